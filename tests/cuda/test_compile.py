@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import draws
 import pytest
@@ -18,7 +20,7 @@ from tvmscope.cuda.driver import _Attribute, _LaunchConfig
 from tvmscope.cuda.gpus import gpu_of
 from tvmscope.cuda.shortlist import best
 from tvmscope.cuda.space import configs
-from tvmscope.cuda.units import Attention, Conv2d, Epilogue, Matmul, Unit
+from tvmscope.cuda.units import Attention, Conv2d, Epilogue, Matmul, Pooled, Unit
 from tvmscope.errors import BuildError, SchemaError, UsageError
 
 CONV = Conv2d(
@@ -47,6 +49,20 @@ def test_first_choices_build(triton: None, arch: str) -> None:
         wide = gpu_of(arch).has_wgmma and config.m >= 64 and config.warps % 4 == 0
         large = "tcgen05" if arch == "sm_100" else "wgmma m64"
         assert kernel.matrix.startswith(large if wide else "mma m16n8k16")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("split", [1, 2])
+@pytest.mark.parametrize(("form", "r", "s"), [("max", 2, 2), ("mean", 7, 7)])
+def test_convolutions_with_a_pool_build(
+    triton: None, form: Literal["max", "mean"], r: int, s: int, split: int, arch: str
+) -> None:
+    unit = replace(CONV, pooled=Pooled(form=form, r=r, s=s))
+    kernel = compile_kernel(unit, replace(TILE, split=split), arch)
+    assert kernel.grid == (-(-unit.m // 64) * 2, split, 1)
+    assert kernel.arguments[4].shape == (1, 14 // r, 14 // s, 64)
+    assert kernel.local_bytes == 0, "spills"
+    assert kernel.matrix is not None, "no tensor cores"
 
 
 def test_matrix_instructions_are_read_from_the_code(triton: None) -> None:

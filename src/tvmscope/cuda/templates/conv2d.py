@@ -208,13 +208,13 @@ def conv2d(
             else:
                 z = tl.load(residual + z_at, mask=ok, other=0.0).to(tl.float32)
         total = finish(total, row_bias, z, BIAS, RESIDUAL, KIND, FIRST, SECOND)
-        total = pool_rows(total, m_ok, POOL, POOL_R * POOL_S, POOL_ROWS)
-        tl.store(y + y_at, total.to(y.dtype.element_ty), mask=y_ok)
+        result = pool_rows(total, m_ok, POOL, POOL_R * POOL_S, POOL_ROWS)
+        tl.store(y + y_at, result.to(y.dtype.element_ty), mask=y_ok)
     else:
         if share_part(total, workspace, counters, pid, part, TILE_M, TILE_N, SPLIT):
             if RESIDUAL != "none" and not EARLY:
                 z = tl.load(residual + z_at, mask=ok, other=0.0).to(tl.float32)
             total = sum_parts(workspace, counters, pid, TILE_M, TILE_N, SPLIT)
             total = finish(total, row_bias, z, BIAS, RESIDUAL, KIND, FIRST, SECOND)
-            total = pool_rows(total, m_ok, POOL, POOL_R * POOL_S, POOL_ROWS)
-            tl.store(y + y_at, total.to(y.dtype.element_ty), mask=y_ok)
+            result = pool_rows(total, m_ok, POOL, POOL_R * POOL_S, POOL_ROWS)
+            tl.store(y + y_at, result.to(y.dtype.element_ty), mask=y_ok)
