@@ -150,6 +150,43 @@ def test_events_time_the_same_kernels_without_pytorchs_records(
     assert whole == pytest.approx(spent + (events.host_s or 0.0), rel=1e-3)
 
 
+def test_events_inside_a_graph_time_its_kernels_and_leave_its_results(
+    source: Path, tmp_path: Path
+) -> None:
+    """The profiler of a CUDA graph on machines without PyTorch."""
+    from tvmscope.backends.profilers.tvm import VmProfiler
+    from tvmscope.backends.profilers.tvm_graph import GraphRecorder
+    from tvmscope.runtime.loaded_artifact import load_callable
+
+    tvmscope.compile(str(source), tmp_path / "artifact", target="cuda", graph=True)
+    loaded = load_callable(tmp_path / "artifact")
+    (spec,) = loaded.artifact.inputs
+    rng = np.random.default_rng(0)
+    given, other = (
+        loaded.place({spec.name: rng.standard_normal(spec.shape).astype(spec.dtype)})
+        for _ in range(2)
+    )
+    wanted = loaded.name_outputs(loaded.run(other))  # its kernels are launched one by one
+
+    profiler = VmProfiler(loaded, given)
+    seconds = [profiler.run() for _ in range(5)]
+    launched = {call.kernel for call in loaded.artifact.kernels} - {"reshape"}  # a view
+    for trace, whole_s in zip(profiler.traces(), seconds, strict=True):
+        assert {s.kernel for s in trace.spans} == launched
+        assert all(s.seconds > 0 for s in trace.spans)
+        assert sum(s.seconds for s in trace.spans) <= 1.03 * whole_s
+        assert trace.device is not None
+        assert trace.device.launches == len(trace.spans)
+
+    recorder = profiler._recorder
+    assert isinstance(recorder, GraphRecorder)
+    assert recorder._nodes
+    for machine in (loaded, recorder.loaded):  # both launch their graphs now
+        found = machine.name_outputs(machine.run(other))
+        for name, value in wanted.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6)
+
+
 def loaded_kernels(loaded: LoadedArtifact) -> set[str]:
     return {call.kernel for call in loaded.artifact.kernels}
 

@@ -104,3 +104,89 @@ def install(monkeypatch: pytest.MonkeyPatch, *gpus: FakeGpu) -> None:
         return libraries[name] if name in libraries else real(name, *args, **kw)
 
     monkeypatch.setattr(ctypes, "CDLL", load)
+
+
+CAPTURES, INVALID_VALUE, NOT_RECORDED = 900, 1, 400
+"""CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, _INVALID_VALUE, _INVALID_HANDLE"""
+EXTERNAL = 1  # CU_EVENT_RECORD_EXTERNAL
+
+
+class FakeTimeline:
+    """libcuda.so.1, for events on streams and in graphs; a kernel takes the microseconds said.
+
+    While a stream is captured, what it is given is kept for the graph, an event must be recorded
+    as a node, and none may be created.
+    """
+
+    def __init__(self) -> None:
+        self.now_us = 0.0
+        self.alive: set[int] = set()
+        self.times_us: dict[int, float] = {}
+        self.capturing: int | None = None
+        self._made = 0
+        self._graph: list[tuple[str, float]] = []
+
+    def begin(self, stream: int) -> None:
+        self.capturing, self._graph = stream, []
+
+    def end(self) -> list[tuple[str, float]]:
+        self.capturing = None
+        return self._graph
+
+    def kernel(self, duration_us: float) -> None:
+        self._give("kernel", duration_us)
+
+    def launch(self, graph: list[tuple[str, float]]) -> None:
+        for what, value in graph:
+            self._give(what, value)
+
+    def _give(self, what: str, value: float) -> None:
+        if self.capturing is not None:
+            self._graph.append((what, value))
+        elif what == "kernel":
+            self.now_us += value
+        else:
+            self.times_us[int(value)] = self.now_us
+
+    def cuEventCreate(self, out: Any, _flags: Any) -> int:  # noqa: N802 - CUDA's names
+        if self.capturing is not None:
+            return CAPTURES
+        self._made += 1
+        self.alive.add(self._made)
+        out._obj.value = self._made
+        return 0
+
+    def cuEventRecord(self, event: Any, _stream: Any) -> int:  # noqa: N802
+        if self.capturing is not None:
+            return CAPTURES
+        self._give("event", event.value)
+        return 0
+
+    def cuEventRecordWithFlags(self, event: Any, stream: Any, flags: Any) -> int:  # noqa: N802
+        if flags.value != EXTERNAL or self.capturing is None or stream.value != self.capturing:
+            return INVALID_VALUE
+        self._give("event", event.value)
+        return 0
+
+    def cuStreamIsCapturing(self, stream: Any, out: Any) -> int:  # noqa: N802
+        if self.capturing is not None and not stream.value:
+            return CAPTURES
+        out._obj.value = int(stream.value is not None and stream.value == self.capturing)
+        return 0
+
+    def cuEventSynchronize(self, event: Any) -> int:  # noqa: N802
+        return 0 if event.value in self.times_us else NOT_RECORDED
+
+    def cuEventElapsedTime(self, out: Any, first: Any, last: Any) -> int:  # noqa: N802
+        if not {first.value, last.value} <= self.times_us.keys():
+            return NOT_RECORDED
+        out._obj.value = (self.times_us[last.value] - self.times_us[first.value]) * 1e-3
+        return 0
+
+    def cuEventDestroy_v2(self, event: Any) -> int:  # noqa: N802
+        self.alive.remove(event.value)
+        return 0
+
+    def cuGetErrorString(self, _status: int, out: Any) -> int:  # noqa: N802
+        out._obj.value = b"refused"
+        return 0

@@ -10,6 +10,7 @@ import pytest
 
 from support import profiles, samples
 from support.rows import key
+from tvmscope import extras
 from tvmscope.backends.api import Backend
 from tvmscope.core.model import Prepared
 from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32, TF32
@@ -155,6 +156,18 @@ def test_a_tuned_row_alone_has_no_untuned_one(known: dict[str, Backend], tmp_pat
     (tuned,) = planned(Options(backends=("tvmscope-tuned",)))
     assert tuned.untuned is None
     assert not tuned_rows.are_useless(tuned, tmp_path)
+
+
+def test_a_graph_is_profiled_without_pytorch_by_backends_that_can(
+    known: dict[str, Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, plain, _ = planned(Options())
+    graph = plain.moved(samples.CUDA).changed(graph=True)
+    able = replace(graph, backend=replace(graph.backend, profiles_graphs=True))
+    monkeypatch.setattr(extras, "missing", lambda name: "not installed")
+    assert plain.moved(samples.CUDA).has_profiler
+    assert not graph.has_profiler
+    assert able.has_profiler
 
 
 def test_profiles_join_results_by_key_in_whatever_order(

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from tvmscope.backends.profilers import tvm as vm
+from tvmscope.backends.profilers import tvm_marks
 from tvmscope.core.artifact import KernelCall
 from tvmscope.core.profile import KernelIR, MachineCode
 from tvmscope.errors import RunError
+from tvmscope.runtime.loaded_artifact import LoadedArtifact
 
 CALLS = (
     KernelCall(kernel="conv", source_ops=("conv1",)),
@@ -34,6 +36,9 @@ class Machine:
 
     def __init__(self, program: tuple[str, ...]) -> None:
         self.program, self.instrument = program, None
+
+    def __getitem__(self, _name: str) -> Callable[..., None]:
+        return self.run
 
     def set_instrument(self, given: Callable[..., int] | None) -> None:
         self.instrument = given
@@ -82,21 +87,18 @@ def profiler(
     monkeypatch: pytest.MonkeyPatch, kind: str, program: tuple[str, ...] = PROGRAM
 ) -> vm.VmProfiler:
     monkeypatch.setattr(vm, "read_kernels", lambda path: KERNELS)
-    machine = Machine(program)
-    artifact = SimpleNamespace(
+    machine: Any = Machine(program)
+    artifact: Any = SimpleNamespace(
         graph=False, target=SimpleNamespace(kind=kind), kernels=CALLS, path=Path()
     )
-    loaded: Any = SimpleNamespace(
-        artifact=artifact, machine=machine, run=lambda inputs: machine.run(),
-        device=SimpleNamespace(index=0),
-    )  # fmt: skip
-    return vm.VmProfiler(loaded, [])
+    device: Any = SimpleNamespace(index=0)
+    return vm.VmProfiler(LoadedArtifact(artifact, machine, device), [])
 
 
 def test_a_gpus_kernels_are_timed_by_events_without_waiting_between_them(monkeypatch) -> None:
     events, used = Events(), []
-    monkeypatch.setattr(vm.driver, "Event", events)
-    monkeypatch.setattr(vm.load_model, "use_device", used.append)
+    monkeypatch.setattr(tvm_marks.driver, "Event", events)
+    monkeypatch.setattr(tvm_marks.load_model, "use_device", used.append)
     found = profiler(monkeypatch, "cuda")
     # events: the start, main, two per kernel and none for the VM's own functions, main, the end
     assert found.run() == pytest.approx(9e-6)

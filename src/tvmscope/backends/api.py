@@ -124,6 +124,8 @@ class Backend:
     profiles_cuda: bool = False
     """Whether its runner has a `profiler()` on a GPU, with and without CUDA graphs, if PyTorch is
     installed to read the device's records."""
+    profiles_graphs: bool = False
+    """Whether its runner has a `profiler()` for CUDA graphs also without PyTorch."""
     compiles: str | None = None
     """The compiler pipeline whose artifact it runs; None for backends that need no artifact."""
     searches: bool = False

@@ -81,7 +81,7 @@ class _CudaRunner(_Runner):
         return super().outputs()
 
     def profiler(self) -> Profiler:
-        """Use the device's clock if PyTorch can read it; else time each kernel alone."""
+        """Use the device's records if PyTorch can read them; else CUDA events."""
         from tvmscope.backends.profilers import cupti
         from tvmscope.backends.profilers.tvm_device import DeviceProfiler
 
@@ -148,6 +148,7 @@ BACKENDS = tuple(
         graphs=True,
         profiles=True,
         profiles_cuda=True,
+        profiles_graphs=True,
         compiles=pipeline,
         tuned=tuned,
         searches=pipeline == "tvm-tuned",

@@ -17,6 +17,8 @@ from tvmscope.messages import msg
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _DEPENDENT_LAUNCH = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _STATIC_SHARED_BYTES = 48 * 1024
+_RECORD_EXTERNAL = 1  # CU_EVENT_RECORD_EXTERNAL
+_NOT_CAPTURING = 0  # CU_STREAM_CAPTURE_STATUS_NONE
 
 
 class _Attribute(ctypes.Structure):
@@ -71,6 +73,13 @@ def fill(pointer: int, size_bytes: int, byte: int) -> None:
     call("cuCtxSynchronize")  # it returns before the bytes are written
 
 
+def is_capturing(stream: int) -> bool:
+    """Whether what a stream is given becomes part of a CUDA graph, instead of being run."""
+    status = ctypes.c_int()
+    call("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status))
+    return status.value != _NOT_CAPTURING
+
+
 class Event:
     """A time on a stream of the current context; the default one is that of TVM's kernels."""
 
@@ -81,6 +90,12 @@ class Event:
     def record(self, stream: int = 0) -> None:
         """Queue it behind everything that the stream was given."""
         call("cuEventRecord", self._handle, ctypes.c_void_p(stream))
+
+    def record_in_graph(self, stream: int) -> None:
+        """Make it a node of the graph that the stream captures; each launch of it writes the
+        time."""
+        flags = ctypes.c_uint(_RECORD_EXTERNAL)
+        call("cuEventRecordWithFlags", self._handle, ctypes.c_void_p(stream), flags)
 
     def wait(self) -> None:
         """Return once the device has reached it."""

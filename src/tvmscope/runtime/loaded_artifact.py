@@ -9,7 +9,7 @@ import contextlib
 import ctypes
 import gc
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from math import ceil, prod
@@ -29,7 +29,7 @@ from tvmscope.runtime.artifact import LIBRARY, WEIGHTS, read
 from tvmscope.runtime.check import check
 
 if TYPE_CHECKING:
-    from tvm.runtime import Device
+    from tvm.runtime import Device, Module
     from tvm.runtime.vm import VirtualMachine
 
 _ALLOCATED = "vm.builtin.alloc_tensor"
@@ -48,13 +48,29 @@ class LoadedArtifact:
         machine: VirtualMachine,
         device: Device,
         ways: Mapping[str, fallback.Way] | None = None,
+        library: Module | None = None,
     ) -> None:
         self.artifact = artifact
+        self._library = library
         self.ways = dict(ways or {})
         """How the parts that run in a framework get their tensors."""
         self.device = device
         self.machine = machine
         self._main = machine["main"]
+
+    def afresh(self) -> LoadedArtifact:
+        """Return the same code on a machine of its own, which has captured no CUDA graph yet; its
+        weights are loaded again."""
+        machine = _start(self._library, self.artifact, self.device)
+        return LoadedArtifact(self.artifact, machine, self.device, self.ways, self._library)
+
+    @property
+    def stream(self) -> int:
+        """The stream that TVM launches kernels on now; it captures a graph on one of its own."""
+        import tvm_ffi
+
+        device: Any = self.device  # to type checkers it is not tvm_ffi's
+        return tvm_ffi.get_raw_stream(device)
 
     def place(self, arrays: Mapping[str, Any]) -> list[Any]:
         """Check the inputs against the artifact and copy them to the device, in order."""
@@ -135,6 +151,23 @@ class LoadedArtifact:
         """Return a block whose CUDA errors say what they mean and what to do."""
         return cuda_errors.explained(self.artifact)
 
+    @contextlib.contextmanager
+    def instrumented(self, instrument: Callable[..., int]) -> Iterator[None]:
+        """Let the VM call the instrument before and after each call.
+
+        No garbage is collected meanwhile: a collection might free memory while a graph is captured,
+        which ends that.
+        """
+        collects = gc.isenabled()
+        self.machine.set_instrument(instrument)
+        gc.disable()
+        try:
+            yield
+        finally:
+            if collects:
+                gc.enable()
+            self.machine.set_instrument(None)
+
     def run_and_spoil(self, placed: list[Any]) -> int:
         """Run once, then fill with NaN all memory that the run has allocated; return the bytes.
 
@@ -150,13 +183,8 @@ class LoadedArtifact:
                 tensors.append(result)
             return 0
 
-        self.machine.set_instrument(keep)
-        gc.disable()  # a collection might free memory while a graph is recorded, which ends that
-        try:
+        with self.instrumented(keep):
             self.run(placed)
-        finally:
-            gc.enable()
-            self.machine.set_instrument(None)
         if self.artifact.target.kind == "cuda":
             self.wait()
             load_model.use_device(self.device.index)
@@ -212,12 +240,11 @@ def load_callable(
 
     `arrays` are its weights, if they are already loaded; `gpu` is the number of one of several.
     """
-    artifact = read(folder)
+    artifact = replace(read(folder), path=folder)
     with cuda_device.chosen(gpu):
         check(artifact, weights_apart=arrays is not None)
     tvm_compat.import_tvm(torch=False)
     import tvm
-    from tvm.runtime.vm import VirtualMachine  # tvm.relax would need the compiler
 
     built = artifact.versions.get("tvm")
     if built != tvm.__version__:
@@ -243,20 +270,27 @@ def load_callable(
     try:
         cubins.register(tvm, folder, gpu or 0)
         library = tvm.runtime.load_module(str(folder / LIBRARY))
-        machine = VirtualMachine(library, device)
     except TvmscopeError:
         raise
     except Exception as e:  # the loader raises RuntimeError and its own error types
-        raise cuda_errors.meaning(e, artifact) or RunError(
-            msg(
-                "{file} cannot be loaded: {reason}; compile the model again",
-                file=folder / LIBRARY,
-                reason=one_line(e),
-            )
-        ) from e
+        raise _unloadable(artifact, folder / LIBRARY, e) from e
+    machine = _start(library, artifact, device, arrays)
+    return LoadedArtifact(artifact, machine, device, ways, library)
+
+
+def _start(
+    library: Any, artifact: Artifact, device: Device, arrays: Sequence[Any] | None = None
+) -> VirtualMachine:
+    """Make a machine that runs a loaded library, with the weights bound."""
+    from tvm.runtime.vm import VirtualMachine  # tvm.relax would need the compiler
+
+    try:
+        machine = VirtualMachine(library, device)
+    except Exception as e:  # TVM raises its own types
+        raise _unloadable(artifact, artifact.path / LIBRARY, e) from e
     if artifact.stored:
-        _bind_weights(machine, artifact, folder / WEIGHTS, arrays)
-    return LoadedArtifact(replace(artifact, path=folder), machine, device, ways)
+        _bind_weights(machine, artifact, artifact.path / WEIGHTS, arrays)
+    return machine
 
 
 def _bind_weights(
@@ -270,10 +304,14 @@ def _bind_weights(
         tensors = [runtime.from_dlpack(array) for array in found]
         machine.save_function("main", "main", *tensors)
     except Exception as e:  # numpy and TVM have their own types for a mismatch
-        raise cuda_errors.meaning(e, artifact) or RunError(
-            msg(
-                "{file} cannot be loaded: {reason}; compile the model again",
-                file=file,
-                reason=one_line(e),
-            )
-        ) from e
+        raise _unloadable(artifact, file, e) from e
+
+
+def _unloadable(artifact: Artifact, file: Path, error: Exception) -> RunError:
+    return cuda_errors.meaning(error, artifact) or RunError(
+        msg(
+            "{file} cannot be loaded: {reason}; compile the model again",
+            file=file,
+            reason=one_line(error),
+        )
+    )

@@ -53,11 +53,12 @@ class PlannedRow:
 
     @property
     def has_profiler(self) -> bool:
-        """Whether kernels can be timed; those of a CUDA graph only by the device's own trace."""
+        """Whether kernels can be timed; those of a CUDA graph by the device's own trace, or by a
+        profiler that needs no PyTorch."""
         on_gpu = self.key.device == "cuda"
         if on_gpu and self.backend.profiles_cuda and extras.missing("torch") is None:
             return True
-        return self.backend.profiles and not self.variant.graph
+        return self.backend.profiles and (not self.variant.graph or self.backend.profiles_graphs)
 
     def changed(self, **fields: Any) -> PlannedRow:
         """Return the row of another variant: these fields are replaced."""
