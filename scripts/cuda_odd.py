@@ -55,6 +55,7 @@ from tvmscope.cuda.units import (  # noqa: E402
     Matmul,
     Norm,
     Pool,
+    Pooled,
     Softmax,
     Tensor,
     Unit,
@@ -100,11 +101,7 @@ def drawn(count: int, arch: str) -> Iterator[tuple[Unit, Config]]:
     import draws
 
     gpu = gpu_of(arch)
-    makers = (
-        draws.conv2d, draws.matmul, draws.matvec, draws.persistent, draws.depthwise, draws.pool,
-        draws.attention, draws.norm, draws.softmax, draws.group_norm,
-    )  # fmt: skip
-    for make in makers:
+    for make in draws.MAKERS:
         for seed in range(count):
             unit, config = make(seed)
             if config.template == "persistent" and not gpu.has_persistent:
@@ -136,10 +133,14 @@ def larger(seed: int) -> Iterator[Unit]:
     tail = Epilogue(bias=True, residual="before", activation="relu")
     for kind in ({"dtype": "float16"}, {"dtype": "float32", "math": "tf32x3"}):
         c, side = 8 * odd(3, 20), odd(7, 30)
-        yield Conv2d(
+        conv = Conv2d(
             **kind, n=odd(1, 3), h=side, w=side + 1, c=c, oc=odd(30, 140), r=3, s=3,
             padding=(1, 1, 1, 1), stride=(odd(1, 3),) * 2, epilogue=tail,
         )  # fmt: skip
+        yield conv
+        yield replace(conv, pooled=Pooled(form="max", r=2, s=2))
+        whole = replace(conv, h=11, w=13, stride=(2, 2))
+        yield replace(whole, pooled=Pooled(form="mean", r=whole.p, s=whole.q))
         yield Matmul(**kind, m=odd(60, 200), n=odd(60, 200), k=8 * odd(10, 60), epilogue=tail)
         yield Matmul(**kind, m=1, n=odd(60, 1000), k=8 * odd(10, 60))
         yield Attention(**kind, batch=1, heads=3, queries=odd(60, 200), keys=odd(60, 200), dim=64)

@@ -105,11 +105,7 @@ def odd_units(count: int) -> Iterator[dict[str, Any]]:
     sys.path.insert(0, str(ROOT / "tests" / "cuda"))
     import draws
 
-    makers = (
-        draws.conv2d, draws.pooled, draws.matmul, draws.matvec, draws.persistent,
-        draws.depthwise, draws.pool, draws.attention, draws.norm, draws.softmax, draws.group_norm,
-    )  # fmt: skip
-    for make in makers:
+    for make in draws.MAKERS:
         for seed in range(count):
             unit, config = make(seed)
             if unit.dtype == "float16" and seed % 2:

@@ -298,3 +298,10 @@ def persistent(seed: int) -> tuple[Matmul | Conv2d, Config]:
         epilogue=epilogue(seed), output=View(pitch=n + 9, offset=3),
     )  # fmt: skip
     return conv, config
+
+
+MAKERS = (
+    conv2d, pooled, matmul, matvec, persistent, depthwise, pool, attention, norm, softmax,
+    group_norm,
+)  # fmt: skip
+"""Every draw, for what runs all templates at odd shapes."""
