@@ -21,7 +21,7 @@ from tvmscope.compiler.frontends.torch.importer import decomposed, translate
 from tvmscope.compiler.units import emit
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.precision import FLOAT16, FLOAT32, Precision
-from tvmscope.cuda.units import Attention, Conv2d, GroupNorm, Matmul, Pool, Unit
+from tvmscope.cuda.units import Attention, Conv2d, GroupNorm, Matmul, Pooled, Unit
 
 pytest.importorskip("triton", reason="CUDA kernels are generated where Triton is installed")
 
@@ -327,7 +327,7 @@ def test_the_producer_writes_channels_for_whole_loads(precision: Precision, chan
     found = made(net, image(*LARGE), precision=precision)
     first, last = (u for u in found.units if isinstance(u, Conv2d))
     assert (first.oc, last.c, last.oc) == (channels, channels, 8)
-    assert [u.c for u in found.units if isinstance(u, Pool)] == [channels]
+    assert first.pooled == Pooled(form="max", r=2, s=2)
     assert not [c for c in found.calls if "pad" in c]
 
 

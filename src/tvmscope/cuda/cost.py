@@ -58,6 +58,9 @@ _GATHER = 2.0
 """Loads whose taps differ from value to value take more instructions."""
 _LEAST_COPY_BYTES = 4
 """Narrower loads cannot be asynchronous copies: no stages hide their latency."""
+_FAR = 0.7
+"""The share of a window's bytes that plain loads take from the L2 cache; asynchronous copies of 16
+bytes take all of them from there."""
 _LANES_PER_US = 2.2e5
 """Plain instructions of a multiprocessor (128 lanes, 1.7 GHz); as many bytes leave its L1 cache."""
 
@@ -186,9 +189,9 @@ def _work(unit: Unit, config: Config, gpu: Gpu) -> _Work:
 
 def _contraction_work(c: Contraction, config: Config, gpu: Gpu) -> _Work:
     tiles = -(-c.m // config.m) * -(-c.n // config.n) * c.count
-    step_bytes = (
-        (config.m + config.n) * config.k * c.item_bytes * _short_rows(config.k * c.item_bytes)
-    )
+    row_bytes = config.k * c.item_bytes * _short_rows(config.k * c.item_bytes)
+    far = _FAR if config.stages == 1 else 1.0
+    step_bytes = (config.m * far + config.n) * row_bytes
     left = config.m * config.k * c.item_bytes * (16 / c.load_bytes - 1)
     loads = (step_bytes + left) / 16 / (32 * config.warps)
     loads *= _GATHER if c.gathers(config.k) else 1.0

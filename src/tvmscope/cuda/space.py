@@ -25,6 +25,8 @@ from tvmscope.cuda.units import (
 _SIDES = (16, 32, 64, 128, 256)
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 _STAGES = (2, 3, 4, 5, 6)
+"""With one stage, operands are loaded through the L1 cache: only where the loop has one step, and
+neighbouring windows share most of their values."""
 _MOST_SUMS = 128
 """Accumulators per thread: with operands and addresses about 200 of 255 registers."""
 _MOST_VALUES = 64
@@ -185,7 +187,8 @@ def _tiles(unit: Unit, c: Contraction, gpu: Gpu) -> Iterator[Config]:
     rows = [s for s in _SIDES if s <= padded(c.m)]
     columns = [s for s in _SIDES if s <= padded(c.n)]
     for m, n, k in itertools.product(rows, columns, _steps(c)):
-        for split, warps, stages in itertools.product(_splits(c, m, n, k, gpu), (2, 4, 8), _STAGES):
+        depths = (1, *_STAGES) if c.gathers(k) and c.steps(k) == 1 else _STAGES
+        for split, warps, stages in itertools.product(_splits(c, m, n, k, gpu), (2, 4, 8), depths):
             if not _sensible(m, n, warps):
                 continue
             if stages > 2 and stages > -(-c.steps(k) // split) + 1:
