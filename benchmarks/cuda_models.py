@@ -5,13 +5,13 @@ python benchmarks/cuda_models.py [CASE ...] [--peers torch,torch-compile] [--eve
                           [--option=--no-library ...] [-o results/cuda]
 
 A case is MODEL[@SIDE]:PRECISION:BATCH[:OPTION=VALUE], such as resnet50:float16:1,
-yolov3@640:float16:1, resnet50:float16:1:db=none (without measured configurations) or
-resnet50:float16:1:disable-pass=place-units (without generated kernels); without one, all built-in
-models in float16 at batches 1, 8 and 32 and in float32 at 1. As many cases as there are jobs are
-loaded and compiled side by side; when all of them are, they are measured, one at a time on a
-machine that does nothing else. Each leaves its slim session in the output folder, so that a later
-call with the same folder measures what is missing. Models without their weights get seeded random
-ones. --every-peer adds torch.compile's max-autotune, which takes minutes, and ONNX
+yolov3@640:float16:1, torchvision:swin_t:float16:1, resnet50:float16:1:db=none (without measured
+configurations) or resnet50:float16:1:disable-pass=place-units (without generated kernels); without
+one, all built-in models in float16 at batches 1, 8 and 32 and in float32 at 1. As many cases as
+there are jobs are loaded and compiled side by side; when all of them are, they are measured, one at
+a time on a machine that does nothing else. Each leaves its slim session in the output folder, so
+that a later call with the same folder measures what is missing. Models without their weights get
+seeded random ones. --every-peer adds torch.compile's max-autotune, which takes minutes, and ONNX
 Runtime's CUDA provider. A peer without a row is named below the table, with the reason.
 """
 
@@ -42,6 +42,8 @@ OURS = ("tvmscope", "tvmscope-tuned")
 PICTURE = "x"
 PEERS = "torch,torch-compile"
 SLOW_PEERS = "torch-compile-max-autotune,onnxruntime"
+_MEASURING_S = 8.0
+"""What a loaded case takes, at most, with a short duration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +60,12 @@ class Case:
     @staticmethod
     def parse(text: str) -> Case:
         """The case of `yolov3@640:float16:1`."""
-        name, precision, batch, option = (*text.split(":"), "")[:4]
-        model, _, side = name.partition("@")
+        *named, last = text.split(":")
+        option = last if "=" in last else ""
+        *model, precision, batch = named if option else (*named, last)
+        name, _, side = ":".join(model).partition("@")
         return Case(
-            model=model,
+            model=name,
             side=int(side) if side else None,
             precision=precision,
             batch=int(batch),
@@ -73,7 +77,8 @@ class Case:
         """The case as a file's name."""
         side = f"-{self.side}" if self.side else ""
         changed = f"-{self.option.replace('=', '-')}" if self.option else ""
-        return f"{self.model}{side}-{self.precision}-{self.batch}{changed}"
+        model = Path(self.model).name.replace(":", "-")
+        return f"{model}{side}-{self.precision}-{self.batch}{changed}"
 
     def arguments(self) -> list[str]:
         """What the command line is given."""
@@ -122,23 +127,24 @@ def _measure(cases: Sequence[Case], output: Path, options: list[str], until: flo
     with TemporaryDirectory() as folder, ExitStack() as stack:
         running = {}
         with alone(print):  # none of them gets its turn before all are ready
-            for case in cases:
+            for number, case in enumerate(cases):
                 log = stack.enter_context((output / f"{case.name}.log").open("w"))
                 command = [
                     sys.executable, "-m", "tvmscope", "bench", *case.arguments(), "--target=cuda",
                     "--graph", "--offline", *options, f"--output={Path(folder) / case.name}",
                 ]  # fmt: skip
-                # Inductor would start as many workers as there are cores, for each case
-                threads = max(1, (os.cpu_count() or 1) // len(cases))
-                env = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": str(threads)}
-                running[case] = subprocess.Popen(command, stdout=log, stderr=log, env=env)
+                running[case] = subprocess.Popen(command, stdout=log, stderr=log)
+                os.sched_setaffinity(running[case].pid, _share(number, len(cases)))
             started = time.monotonic()
-            while time.monotonic() < until and not all(
-                process.poll() is not None or _waits(output / f"{case.name}.log")
-                for case, process in running.items()
-            ):
+            late = list(cases)
+            while late and time.monotonic() < until - _MEASURING_S * len(cases):
                 time.sleep(0.2)
-        print(f"{len(running)} cases loaded in {time.monotonic() - started:.0f} s", flush=True)
+                late = [c for c in late if running[c].poll() is None and not _waits(output, c)]
+            for case in late:  # the others are not to wait for them
+                running[case].send_signal(signal.SIGINT)
+        spent = time.monotonic() - started
+        names = ", ".join(case.name for case in late) or "none"
+        print(f"{len(running)} cases loaded in {spent:.0f} s, too late: {names}", flush=True)
         for case, process in running.items():
             try:
                 process.wait(max(1.0, until - time.monotonic()))
@@ -149,8 +155,16 @@ def _measure(cases: Sequence[Case], output: Path, options: list[str], until: flo
         print(f"measured after {time.monotonic() - started:.0f} s", flush=True)
 
 
-def _waits(log: Path) -> bool:
-    return "this one waits" in log.read_text()
+def _share(number: int, count: int) -> set[int]:
+    """The cores of a case: with all of them, each would start as many threads as there are cores,
+    and those that wait for each other would keep the others from theirs."""
+    cores = sorted(os.sched_getaffinity(0))
+    first, each = number * len(cores) // count, max(2, 2 * len(cores) // count)
+    return {cores[(first + i) % len(cores)] for i in range(each)}
+
+
+def _waits(output: Path, case: Case) -> bool:
+    return "this one waits" in (output / f"{case.name}.log").read_text()
 
 
 def _keep(case: Case, session: Path, output: Path) -> None:

@@ -6,7 +6,8 @@ No GPU is needed: the passes run for one, and each unit is computed by its numpy
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -139,6 +140,19 @@ def test_other_windows_are_a_kernel_of_their_own(pool: Any, reference: Any) -> N
     assert units[0].pooled is None
 
 
+def test_a_pool_of_a_reshaped_result_is_a_kernel_of_its_own() -> None:
+    """The convolution computes images of 9 x 7 pixels, the pool reads ones of 7 x 9."""
+
+    def build(emit: Emit, x: Any) -> Any:
+        y = emit(relax.op.reshape(emit(op.conv2d(x, relax.const(Z))), (2, 24, 7, 9)))
+        z = emit(op.conv2d(emit(relax.op.reshape(x, (2, 16, 7, 9))), relax.const(Z)))
+        return op.max_pool2d(emit(relax.op.add(y, emit(op.relu(z)))), 2, 2)
+
+    x, z = torch.from_numpy(X), torch.from_numpy(Z)
+    y = nnf.conv2d(x, z).reshape(2, 24, 7, 9) + nnf.relu(nnf.conv2d(x.reshape(2, 16, 7, 9), z))
+    placed(build, nnf.max_pool2d(y, 2))
+
+
 def test_a_convolution_that_others_read_is_stored() -> None:
     def build(emit: Emit, x: Any) -> Any:
         y = convolved(emit, x)
@@ -176,3 +190,27 @@ def test_the_faster_form_is_chosen() -> None:
     )
     pool = Pool(dtype="float16", n=32, h=66, w=66, c=512, form="max", r=3, s=3, stride=(3, 3))
     assert not chooser.prefers(wasteful, (heavy, pool))
+
+
+def test_a_measured_call_counts_where_the_pooled_kernel_was_not_measured() -> None:
+    """Its convolution alone is a call of cuDNN, which the cost model does not know."""
+    plain = Conv2d(
+        dtype="float16", n=32, h=7, w=7, c=512, oc=512, r=3, s=3, padding=(1, 1, 1, 1),
+        epilogue=Epilogue(bias=True, activation="relu"),
+    )  # fmt: skip
+    pooled = replace(plain, pooled=Pooled(form="mean", r=7, s=7))
+    pool = Pool(dtype="float16", n=32, h=7, w=7, c=512, form="mean", r=7, s=7, stride=(7, 7))
+    assert not Chooser(GPU, {}, library=True).prefers(pooled, (plain, pool))
+
+
+def test_bfloat16_decides_by_float16s_measurements() -> None:
+    def units(dtype: Literal["float16", "bfloat16"]) -> tuple[Conv2d, tuple[Conv2d, Pool]]:
+        plain = Conv2d(
+            dtype=dtype, n=32, h=7, w=7, c=512, oc=512, r=3, s=3, padding=(1, 1, 1, 1),
+            epilogue=Epilogue(bias=True, residual="before", activation="relu"),
+        )  # fmt: skip
+        pool = Pool(dtype=dtype, n=32, h=7, w=7, c=512, form="mean", r=7, s=7, stride=(7, 7))
+        return replace(plain, pooled=Pooled(form="mean", r=7, s=7)), (plain, pool)
+
+    chooser = Chooser(GPU, {})
+    assert chooser.prefers(*units("float16")) == chooser.prefers(*units("bfloat16"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from tvmscope.core.options import MeasureOptions
 from tvmscope.core.row import Task
 from tvmscope.errors import RunError
 from tvmscope.machine import cuda_device, gpu_state
+from tvmscope.machine.cpu_features import usable_cores
 from tvmscope.machine.load import disturbances, snapshot
 from tvmscope.measure.confinement import scratch_folder
 from tvmscope.measure.interleave import interleave
@@ -120,7 +120,7 @@ def _load(
         except BaseException as e:  # reported in the thread that waits
             done.put(e)
 
-    pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // CORES_PER_CHAIN))
+    pool = ThreadPoolExecutor(max(1, usable_cores() // CORES_PER_CHAIN))
     for row in rows:
         if row.entry.unavailable is None and row.entry.failure is None:
             row.start(options, _log_path(log_dir, row))  # here: a worker dies with its thread

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from tvmscope.core.artifact import Artifact
 from tvmscope.core.measurement import Cause
 from tvmscope.core.model import Prepared
 from tvmscope.errors import BackendUnavailable, ImportModelError, TvmscopeError, UsageError
+from tvmscope.machine.cpu_features import usable_cores
 from tvmscope.measure.worker import WorkerDied
 from tvmscope.messages import Text, msg
 from tvmscope.progress import Progress
@@ -83,7 +83,7 @@ def _built(
             done.put(e)
 
     with ExitStack() as compilers:
-        pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // CORES_PER_CHAIN))
+        pool = ThreadPoolExecutor(max(1, usable_cores() // CORES_PER_CHAIN))
         try:
             for chain in chains:
                 builder = compilers.enter_context(Builder(ready, threads_of(options)))

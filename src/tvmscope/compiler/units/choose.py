@@ -17,6 +17,7 @@ from tvmscope.cuda.cubins import kernel_compiler
 from tvmscope.cuda.gpus import Gpu
 from tvmscope.cuda.library import call as library_calls
 from tvmscope.cuda.units import Matmul, Unit
+from tvmscope.cuda.winners import Winner
 from tvmscope.errors import TvmscopeError
 from tvmscope.messages import Text, msg
 
@@ -113,18 +114,34 @@ class Chooser:
         return False
 
     def _measured_us(self, unit: Unit) -> float | None:
-        for key in (unit.key, unit.dense.key):
-            found = self.shipped.by_unit.get(key)
-            if found is not None and self._legal(unit, found.config) is not None:
-                called = found.call is not None and found.call.is_allowed(self.library)
-                return found.call_cold_us if called else found.cold_us
-        return None
+        found = self._shipped_winner(unit)
+        if found is not None:
+            return found.call_cold_us if self._calls(unit, found) else found.cold_us
+        twin = self._shipped_winner(_in_float16(unit)) if unit.dtype == "bfloat16" else None
+        return twin.cold_us if twin is not None else None
 
     def _estimated_us(self, unit: Unit) -> float | None:
+        """Return the model's time; it knows no call, but a record says how much faster one is."""
         try:
-            return shortlist.best(unit, self.gpu, 1)[0].us
+            time = shortlist.best(unit, self.gpu, 1)[0].us
         except TvmscopeError:  # no template computes it
             return None
+        found = self._shipped_winner(unit)
+        if found is not None and found.call_cold_us and self._calls(unit, found):
+            return time * found.call_cold_us / found.cold_us
+        return time
+
+    def _shipped_winner(self, unit: Unit) -> Winner | None:
+        """Return the shipped record whose call or configuration can compute the unit."""
+        for key in (unit.key, unit.dense.key):
+            found = self.shipped.by_unit.get(key)
+            if found and (self._calls(unit, found) or self._legal(unit, found.config)):
+                return found
+        return None
+
+    def _calls(self, unit: Unit, found: Winner) -> bool:
+        call = found.call
+        return bool(call and call.is_allowed(self.library) and self._legal(unit, call))
 
     def _recorded(self, unit: Unit) -> Config | None:
         choice = self.choices.get(unit.key)
@@ -132,29 +149,18 @@ class Chooser:
             given = configs.from_json(dict(choice.candidate.params))
             if given.is_allowed(self.library):
                 return self._legal(unit, given)
-        for key in (unit.key, unit.dense.key):
-            found = self.shipped.by_unit.get(key)
-            if found is None:
-                continue
-            call = found.call
-            if call and call.is_allowed(self.library) and self._legal(unit, call) is not None:
-                return call
-            if (config := self._legal(unit, found.config)) is not None:
-                return self._launched(unit, config)
-        return self._of_float16(unit)
+        if (found := self._shipped_winner(unit)) is None:
+            return self._of_float16(unit)
+        return found.call if self._calls(unit, found) else self._launched(unit, found.config)
 
     def _of_float16(self, unit: Unit) -> Config | None:
         """Return the generated winner of the same unit in float16 for one in bfloat16: the kernel
         moves and multiplies as many bytes. A library's call was measured for its own type only."""
         if unit.dtype != "bfloat16":
             return None
-        written = json.dumps(unit.to_json()).replace('"bfloat16"', '"float16"')
-        twin = units.from_json(json.loads(written))
-        for key in (twin.key, twin.dense.key):
-            found = self.shipped.by_unit.get(key)
-            if found and (config := self._legal(unit, found.config)) is not None:
-                return self._launched(unit, config)
-        return None
+        found = self._shipped_winner(_in_float16(unit))
+        config = self._legal(unit, found.config) if found is not None else None
+        return self._launched(unit, config) if config is not None else None
 
     def _launched(self, unit: Unit, config: Config) -> Config:
         """Take the tile from a shipped winner. Not every launch mode was measured with it: weights
@@ -166,13 +172,17 @@ class Chooser:
 
     def _best(self, unit: Unit) -> Config | None:
         if isinstance(unit, Matmul) and unit.flops >= LARGE_FLOPS and unit.dtype != "float32":
-            *_, call = (
-                None,
-                *library_calls.configs(unit, 2),
-            )  # with the weight n x k, if it is one
+            # the last one has the weight n x k, if it is one
+            *_, call = (None, *library_calls.configs(unit, 2))
             if call and call.is_allowed(self.library) and self._legal(unit, call) is not None:
                 return call
         try:
             return shortlist.best(unit, self.gpu, 1)[0].config
         except TvmscopeError:  # no template computes it
             return None
+
+
+def _in_float16(unit: Unit) -> Unit:
+    """Return the same unit of bfloat16 in float16."""
+    written = json.dumps(unit.to_json()).replace('"bfloat16"', '"float16"')
+    return units.from_json(json.loads(written))

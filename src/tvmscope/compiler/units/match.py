@@ -129,7 +129,7 @@ def _suited(unit: Conv2d, data: relax.Expr, weight: Array) -> tuple[Conv2d, rela
         return patches, data, weight.reshape(unit.oc, unit.r, 1, unit.s * unit.c)
     if unit.groups != 1 or unit.c >= FEWEST_CHANNELS:
         return unit, data, weight
-    more = _loaded(unit.c, unit.dtype) - unit.c
+    more = loaded_channels(unit.c, unit.dtype) - unit.c
     if more == 0:
         return unit, data, weight
     padded = relax.op.nn.pad(data, (0, 0, 0, 0, 0, 0, 0, more))
@@ -137,11 +137,12 @@ def _suited(unit: Conv2d, data: relax.Expr, weight: Array) -> tuple[Conv2d, rela
     return with_channels(unit, unit.c + more), padded, weight
 
 
-def _loaded(channels: int, dtype: str) -> int:
+def loaded_channels(channels: int, dtype: str) -> int:
     """Return the channels of the smallest load that holds so many; with wider ones, a stem of
-    three channels in half precision took up to 1.8 times as long."""
+    three channels in half precision took up to 1.8 times as long. A single channel gets another
+    one: alone it would make the convolution a depthwise one, which is slower."""
     item = ITEM_BYTES[dtype]
-    fitting = (size // item for size in _LOAD_BYTES if size >= channels * item)
+    fitting = (size // item for size in _LOAD_BYTES if size >= max(channels, 2) * item)
     return next(fitting, FEWEST_CHANNELS)
 
 

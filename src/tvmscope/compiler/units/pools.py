@@ -49,6 +49,8 @@ def _joined(source: Unit, pool: Unit) -> Conv2d | None:
     """Return the convolution with the pool behind it; None if no kernel computes both."""
     if not isinstance(source, Conv2d) or not isinstance(pool, Pool) or any(pool.padding):
         return None
+    if (pool.n, pool.h, pool.w, pool.c) != (source.n, source.p, source.q, source.oc):
+        return None  # the epilogue has reshaped the image
     window = (pool.r, pool.s)
     beside = pool.stride == window or pool.whole
     whole = (pool.p, pool.q) == (pool.h // pool.r, pool.w // pool.s)  # none reaches past the image

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.cubins.kernel_compiler import compile_kernel
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.machine.cpu_features import usable_cores
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker, WorkerDied
 
@@ -69,7 +69,7 @@ def compile_many(
             if worker is not None:
                 worker.kill()
 
-    threads = max(1, min(workers or os.cpu_count() or 1, len(jobs)))
+    threads = max(1, min(workers or usable_cores(), len(jobs)))
     with ThreadPoolExecutor(threads) as pool:
         for future in [pool.submit(work) for _ in range(threads)]:
             future.result()

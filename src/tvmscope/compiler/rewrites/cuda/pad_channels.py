@@ -23,7 +23,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmscope.compiler.graph.rewrite import replace_binding
 from tvmscope.compiler.units.graph import Array, Graph, constant, name_of, scalar, shape_of
-from tvmscope.compiler.units.match import FEWEST_CHANNELS, bare_conv2d
+from tvmscope.compiler.units.match import FEWEST_CHANNELS, bare_conv2d, loaded_channels
 from tvmscope.cuda.cost import estimates
 from tvmscope.cuda.gpus import Gpu
 from tvmscope.cuda.rewrites import as_patches, with_channels, with_outputs
@@ -71,10 +71,11 @@ def _plan(graph: Graph, gpu: Gpu) -> _Plan:
     read = {v: given[0] for v, given in odd.items() if given}
     wide = _wide(graph, units, read)
     plan, time = _Plan(), partial(_time, gpu, {})
-    padded = {v: time(_padded(units[v], True, False)) + _padding_us(graph, gpu, units[v], d)
-              for v, d in read.items()}  # fmt: skip
-    # fewer channels than a load has are padded with the unit
-    alone = {v: padded[v] if v in read and _is_few(u) else time(u) for v, u in units.items()}
+    copied = {v: _padding_us(graph, gpu, units[v], d) for v, d in read.items()}
+    padded = {v: time(_padded(units[v], True, False)) + copied[v] for v in read}
+    # fewer channels than a load has are padded with the unit, to the smallest one
+    alone = {v: time(_loaded(u)) + copied[v] if v in read and _is_few(u) else time(u)
+             for v, u in units.items()}  # fmt: skip
     for part in _parts(graph, wide, read):
         convs = [v for v in part if v in units]
         more = [_padded(units[v], read.get(v) in wide, v in wide) for v in convs]
@@ -110,6 +111,10 @@ def _is_odd(unit: Conv2d) -> bool:
 
 def _is_few(unit: Conv2d) -> bool:
     return unit.c < FEWEST_CHANNELS
+
+
+def _loaded(unit: Conv2d) -> Conv2d:
+    return with_channels(unit, loaded_channels(unit.c, unit.dtype))
 
 
 def _padded(unit: Conv2d, inputs: bool, outputs: bool) -> Conv2d:
