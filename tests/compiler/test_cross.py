@@ -14,7 +14,7 @@ import tvm
 
 import tvmscope
 from tvmscope.compiler import build, frontends, pipeline, targets
-from tvmscope.compiler.codegen import linkers, shares
+from tvmscope.compiler.codegen import linkers, machine_code, shares
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
@@ -167,6 +167,81 @@ def test_cuda_library_holds_all_its_kernels(tmp_path: Path) -> None:
     defined = {str(name, "ascii") for name in re.findall(rb"(\w+)_kernel\(", library)}
     code = {str(name, "ascii") for name in re.findall(rb"\.text\.(\w+)_kernel\b", library)}
     assert not set(kernels) - defined - code
+
+
+def machine_code_of(source: str) -> bytes:
+    """What stands for a compiler's output: an ELF file for a GPU."""
+    return (
+        b"\x7fELF\x02\x01" + b"\0" * 12 + struct.pack("<H", 190) + b"\0" * 12 + source[:8].encode()
+    )
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["compiler", "no-compiler"])
+def test_cuda_library_built_without_a_gpu_holds_machine_code(
+    there: bool, conv_net: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TVM alone writes source, which the machine that loads it would have to compile."""
+    given: list[str] = []
+
+    def compiled(code: str) -> bytes:
+        given.append(code)
+        return machine_code_of(code)
+
+    name = "tvm_callback_cuda_compile"
+    before = tvm.get_global_func(name)
+    tvm.register_global_func(name, compiled, override=True)
+    monkeypatch.setattr(cuda_code, "compiler", lambda: ("nvcc", "13.0") if there else None)
+    target, host = targets.resolve("cuda:sm_90"), targets.host_target()
+    try:
+        built = build.build(conv_net, tmp_path / "a", target, host, CompileOptions())
+    finally:
+        tvm.register_global_func(name, before, override=True)
+    library = tmp_path / "a" / artifact.LIBRARY
+    assert cuda_code.holds_binary(library) == there
+    assert load_model.holds_source(library) != there
+    assert built.versions.get("cuda") == ("13.0" if there else None)
+    if there:
+        (source,) = given
+        assert machine_code_of(source) in library.read_bytes()
+
+
+def packed_modules(*modules: tuple[bytes, bytes]) -> bytes:
+    """Modules as TVM packs them: a tree of a root that imports the others, then each one."""
+    text = lambda b: struct.pack("<Q", len(b)) + b  # noqa: E731
+    tree = struct.pack("<5Q", 2, 0, 1, 1, 1)
+    body = tree + b"".join(text(kind) + (text(c) if c else b"") for kind, c in modules)
+    return struct.pack("<Q", len(body)) + body
+
+
+def cuda_module(form: bytes, code: bytes) -> bytes:
+    """One kernel of two arguments and two launch parameters."""
+    text = lambda b: struct.pack("<Q", len(b)) + b  # noqa: E731
+    types = struct.pack("<Q", 2) + b"\x03@\x01\0" * 2
+    tags = struct.pack("<Q", 2) + text(b"blockIdx.x") + text(b"threadIdx.x")
+    kernel = text(b"a_kernel") * 2 + types + tags + struct.pack("<Q", 2) + b"\0" * 8
+    return text(form) + struct.pack("<Q", 1) + kernel + text(code)
+
+
+def test_packed_modules_get_machine_code() -> None:
+    others = ((b"relax.VMExecutable", b"program"), (b"_lib", b""))
+    blob = packed_modules(*others, (b"cuda", cuda_module(b"cuda", b"source")))
+    wanted = packed_modules(*others, (b"cuda", cuda_module(b"cubin", b"CODE")))
+    assert machine_code.with_machine_code(blob, lambda _: b"CODE") == wanted
+    assert machine_code.with_machine_code(wanted, lambda _: b"other") == wanted
+
+
+def test_source_for_a_gpu_that_the_compiler_does_not_know_is_kept() -> None:
+    blob = packed_modules((b"cuda", cuda_module(b"cuda", b"source")))
+
+    def old(_: str) -> bytes:
+        raise RuntimeError("nvcc fatal : Unsupported gpu architecture 'sm_50'")
+
+    def broken(_: str) -> bytes:
+        raise RuntimeError('expected a ";"')
+
+    assert machine_code.with_machine_code(blob, old) == blob
+    with pytest.raises(BuildError, match=r"CUDA source cannot be compiled: .*expected"):
+        machine_code.with_machine_code(blob, broken)
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")

@@ -14,7 +14,7 @@ import numpy as np
 import tvm
 
 from tvmscope.compiler import frontends, pipeline
-from tvmscope.compiler.codegen import shares
+from tvmscope.compiler.codegen import machine_code, shares
 from tvmscope.compiler.codegen.lift_weights import lift_weights
 from tvmscope.compiler.codegen.linkers import link, linker_for
 from tvmscope.compiler.describe import kernel_code, sources
@@ -175,14 +175,18 @@ def _generate(
                     reason=one_line(e),
                 )
             ) from e
-        _link(made, library, linked_for)
+        _link(made, library, linked_for, tvm_target)
 
 
-def _link(made: shares.Generated, library: Path, target: Target) -> None:
-    linker = partial(link, linker_for(target))
+def _link(
+    made: shares.Generated, library: Path, target: Target, tvm_target: tvm.target.Target
+) -> None:
+    linker, packer = partial(link, linker_for(target)), machine_code.packer(tvm_target)
     objects = [str(file) for file in made.objects]
     try:
-        made.executable.export_library(str(library), fcompile=linker, addons=objects)
+        made.executable.export_library(
+            str(library), fcompile=linker, fpack_imports=packer, addons=objects
+        )
     except BuildError:
         raise
     except Exception as e:  # TVM raises its own error types while it writes object files

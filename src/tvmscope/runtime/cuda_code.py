@@ -1,7 +1,7 @@
 """Determines which CUDA code an artifact contains, and whether a driver can run it.
 
-If there is a GPU, TVM compiles kernels during the build and the library contains their machine
-code; without one the library contains their source, which is compiled on loading.
+A library contains the machine code of TVM's kernels. If the machine that built it had no CUDA
+compiler, or one that does not know the GPU, it contains their source, which is compiled on loading.
 """
 
 from __future__ import annotations

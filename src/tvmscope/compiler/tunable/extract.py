@@ -20,6 +20,7 @@ import tvm
 from tvm import s_tir, tirx
 
 from tvmscope.compiler import frontends, pipeline
+from tvmscope.compiler.codegen import machine_code
 from tvmscope.compiler.codegen.linkers import link, linker_for
 from tvmscope.compiler.codegen.shares import ASYNCHRONOUS
 from tvmscope.compiler.describe import kernel_work, sources
@@ -352,7 +353,8 @@ def _write_library(func: tirx.PrimFunc, target: Target, output: Path) -> None:
     # a CUDA compiler reads the architecture from the target
     with tvm_target, tvm.transform.PassContext(opt_level=3, config=ASYNCHRONOUS):
         built = tvm.tirx.build(tvm.IRModule({"main": func}), target=tvm_target)
-        built.export_library(str(output), fcompile=linker)
+        packer = machine_code.packer(tvm_target)
+        built.export_library(str(output), fcompile=linker, fpack_imports=packer)
 
 
 def arguments(function: Path) -> tuple[tuple[tuple[int, ...], str], ...]:
