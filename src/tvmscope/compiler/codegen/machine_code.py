@@ -31,31 +31,34 @@ Compile = Callable[[str], bytes]
 
 
 Packer = Callable[[Any, bool, str, str], str]
+_ASSEMBLY = """\
+    .section .rodata
+    .globl {symbol}
+    .type {symbol}, STT_OBJECT
+    .p2align 4
+{symbol}:
+    .incbin "{file}"
+    .size {symbol}, {size}
+    .section .note.GNU-stack
+"""
 
 
 def packer(target: tvm.target.Target) -> Packer | None:
-    """Return what `export_library` calls to write a library's imports into an object file; None
-    where TVM's own packing is right."""
+    """Return what `export_library` calls to write a library's imports into a file for the linker;
+    None where TVM's own packing is right."""
     if target.kind.name != "cuda" or cuda_code.compiler() is None:
         return None
-    return partial(_pack, target)
+    return partial(_pack, partial(_compiled, target))
 
 
-def _pack(
-    target: tvm.target.Target, module: Any, is_system_lib: bool, prefix: str, folder: str
-) -> str:
+def _pack(compile_source: Compile, module: Any, _: bool, prefix: str, folder: str) -> str:
+    """Write the imports, which may hold a model's weights, and what puts them into a library."""
     blob = tvm.get_global_func("runtime.ModulePackImportsToTensor")(module).numpy().tobytes()
-    packed = tvm.get_global_func("runtime.ModulePackImportsToLLVM")(
-        module, is_system_lib, str(target.host), prefix
-    )
-    output = Path(folder) / f"{prefix}devc.o"
-    compiled = with_machine_code(blob, partial(_compiled, target))
-    if compiled != blob:
-        file = output.with_suffix(".ll")
-        file.write_text(with_constant(packed.inspect_source("ll"), compiled), encoding="ascii")
-        packed = tvm.get_global_func("ffi.Module.load_from_file.ll")(str(file), "ll")
-    packed.write_to_file(str(output), "o")
-    return str(output)
+    symbol = prefix + tvm.get_global_func("runtime.ModuleImportsBlobName")()
+    file, assembly = Path(folder) / f"{symbol}.bin", Path(folder) / f"{symbol}.s"
+    size = file.write_bytes(with_machine_code(blob, compile_source))
+    assembly.write_text(_ASSEMBLY.format(symbol=symbol, file=file, size=size), encoding="utf-8")
+    return str(assembly)
 
 
 def _compiled(target: tvm.target.Target, source: str) -> bytes:
@@ -103,15 +106,6 @@ def _binary(content: bytes, compile_source: Compile) -> bytes:
             msg("the CUDA source cannot be compiled: {reason}", reason=one_line(e))
         ) from e
     return _string(_BINARY) + functions + _string(code)
-
-
-def with_constant(text: str, blob: bytes) -> str:
-    """Return LLVM's text of packed modules with other bytes."""
-    escaped = "".join(f"\\{byte:02X}" for byte in blob)
-    constant = f'[{len(blob)} x i8] c"{escaped}"'
-    changed, count = re.subn(r'\[\d+ x i8\] c"[^"]*"', lambda _: constant, text)
-    assert count == 1
-    return changed
 
 
 def _string(content: bytes) -> bytes:
