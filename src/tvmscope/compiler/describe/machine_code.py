@@ -62,6 +62,7 @@ def _code(kernel: CompiledKernel, gpu: Gpu) -> MachineCode:
         spilled_bytes=kernel.local_bytes,
         resident=resident(kernel.registers, kernel.shared_bytes, kernel.threads, gpu),
         multiprocessors=gpu.sms,
+        sm_warps=gpu.sm_warps,
         matrix=kernel.matrix,
     )
 
