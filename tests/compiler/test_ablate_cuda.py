@@ -13,7 +13,7 @@ from tvm import relax
 
 from support import placed_units
 from tvmscope.analysis.ablation import WITHOUT
-from tvmscope.compiler import targets
+from tvmscope.compiler import pipeline, targets
 from tvmscope.compiler.units import choose, emit
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.precision import FLOAT16, FLOAT32
@@ -30,7 +30,7 @@ SWITCHES = {each.name: each for each in switches.of_device("cuda")}
 GPU = targets.resolve("cuda:sm_90")
 WANTED = (
     "cuda-graph", "target-features", "tensor-cores", "nhwc", "fusion", "dependent-launch",
-    "fast-scatter", "records", "generated-kernels", "library",
+    "fast-scatter", "records", "generated-kernels", "library", "tir-schedules",
 )  # fmt: skip
 
 
@@ -140,6 +140,17 @@ def test_a_large_product_is_a_librarys_call_unless_that_is_switched_off() -> Non
     own = placed_units.lowered(product(896), switches.off([SWITCHES["library"]], allowed))
     ((_, config),) = units_of(own.module)
     assert config.template in MATRIX
+
+
+def test_without_our_schedules_dlight_has_the_kernels_that_are_not_generated() -> None:
+    def rules(*names: str) -> set[str | None]:
+        left = options_without("generated-kernels", *names, precision=FLOAT16)
+        made = tvm.target.Target(targets.to_tvm(GPU), host={"kind": "llvm"})
+        return {kernel.rule for kernel in pipeline.run(network(), GPU, made, left).kernels}
+
+    ours = set(SWITCHES["tir-schedules"].rules)
+    assert rules() & ours
+    assert not rules("tir-schedules") & ours
 
 
 def test_records_are_left_out(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
