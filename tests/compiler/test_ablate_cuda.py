@@ -13,11 +13,11 @@ from tvm import relax
 
 from support import placed_units
 from tvmscope.analysis.ablation import WITHOUT
-from tvmscope.compiler import targets
+from tvmscope.compiler import pipeline, targets
 from tvmscope.compiler.units import choose, emit
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.precision import FLOAT16, FLOAT32
-from tvmscope.cuda.config import Config
+from tvmscope.cuda.config import MATRIX, Config
 from tvmscope.cuda.cubins.kernel_compiler import compile_kernel
 from tvmscope.cuda.units import Conv2d, Epilogue, Matmul, Unit
 from tvmscope.stages.options import Options
@@ -27,9 +27,10 @@ pytest.importorskip("triton", reason="CUDA kernels are generated where Triton is
 
 RNG = np.random.default_rng(0)
 SWITCHES = {each.name: each for each in switches.of_device("cuda")}
+GPU = targets.resolve("cuda:sm_90")
 WANTED = (
     "cuda-graph", "target-features", "tensor-cores", "nhwc", "fusion", "dependent-launch",
-    "fast-scatter", "records", "generated-kernels",
+    "fast-scatter", "records", "generated-kernels", "library", "tir-schedules",
 )  # fmt: skip
 
 
@@ -60,9 +61,24 @@ def network() -> tvm.IRModule:
     return builder.get()
 
 
+def product(size: int) -> tvm.IRModule:
+    """One product of square matrices."""
+    x = relax.Var("x", relax.TensorType((size, size), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            weight = relax.const(random(size, size))
+            out = builder.emit_output(relax.op.matmul(x, weight))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def options_without(*names: str, **more: Any) -> CompileOptions:
+    return switches.off([SWITCHES[n] for n in names], CompileOptions(**more))
+
+
 def lowered(*names: str, **more: Any) -> tvm.IRModule:
-    options = switches.off([SWITCHES[n] for n in names], CompileOptions(**more))
-    return placed_units.lowered(network(), options).module
+    return placed_units.lowered(network(), options_without(*names, **more)).module
 
 
 def units_of(module: tvm.IRModule) -> list[tuple[Unit, Config]]:
@@ -76,14 +92,13 @@ def test_everything_that_people_claim_has_a_switch() -> None:
 
 
 def test_every_switch_is_a_row_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = targets.resolve("cuda:sm_90")
     options = Options(precisions=(FLOAT16,), db="none")
-    asked = ablate.ask(options, gpu, WANTED)
+    asked = ablate.ask(options, GPU, WANTED)
     rows = {row.variant.change: row for row in ablate.plan(options, asked, "torch")}
     assert set(rows) == {None, *(WITHOUT + name for name in WANTED)}
     assert [c for c, row in rows.items() if not row.variant.graph] == ["without cuda-graph"]
     assert len({row.key.folder_name for row in rows.values()}) == len(rows)
-    without = ablate.ask(replace(options, graph=False), gpu)
+    without = ablate.ask(replace(options, graph=False), GPU)
     assert "cuda-graph" not in [switch.name for switch in without.known]
 
 
@@ -118,10 +133,29 @@ def test_what_the_switches_change() -> None:
     assert {c.pdl for _, c in alone} == {0}
 
 
+def test_a_large_product_is_a_librarys_call_unless_that_is_switched_off() -> None:
+    allowed = CompileOptions(precision=FLOAT16, library=True)
+    whole = placed_units.lowered(product(896), allowed)
+    assert [c.template for _, c in units_of(whole.module)] == ["cublaslt"]
+    own = placed_units.lowered(product(896), switches.off([SWITCHES["library"]], allowed))
+    ((_, config),) = units_of(own.module)
+    assert config.template in MATRIX
+
+
+def test_without_our_schedules_dlight_has_the_kernels_that_are_not_generated() -> None:
+    def rules(*names: str) -> set[str | None]:
+        left = options_without("generated-kernels", *names, precision=FLOAT16)
+        made = tvm.target.Target(targets.to_tvm(GPU), host={"kind": "llvm"})
+        return {kernel.rule for kernel in pipeline.run(network(), GPU, made, left).kernels}
+
+    ours = set(SWITCHES["tir-schedules"].rules)
+    assert rules() & ours
+    assert not rules("tir-schedules") & ours
+
+
 def test_records_are_left_out(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = Conv2d(dtype="float16", n=1, h=14, w=14, c=64, oc=64, r=1, s=1)
-    gpu = targets.resolve("cuda:sm_90")
-    usual = choose.Chooser(gpu, {}, recorded=False)(unit)
+    usual = choose.Chooser(GPU, {}, recorded=False)(unit)
     assert usual is not None
     other = replace(usual, stages=usual.stages + 1 if usual.stages < 5 else 3)
 
@@ -132,8 +166,8 @@ def test_records_are_left_out(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "sm_90.jsonl").write_text("")
     monkeypatch.setattr(choose, "SHIPPED", tmp_path)
     monkeypatch.setattr(choose.winners, "load_winners", known)
-    assert choose.Chooser(gpu, {})(unit) == other
-    assert choose.Chooser(gpu, {}, recorded=False)(unit) == usual
+    assert choose.Chooser(GPU, {})(unit) == other
+    assert choose.Chooser(GPU, {}, recorded=False)(unit) == usual
 
 
 @pytest.mark.parametrize(

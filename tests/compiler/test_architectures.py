@@ -90,3 +90,5 @@ def test_occupancy_is_that_of_the_device(conv_net: Prepared, host: Target, tmp_p
     artifact = built(conv_net, tmp_path, target, host)
     codes = [kernel.code for kernel in read_kernels(artifact.path) if kernel.code]
     assert {code.multiprocessors for code in codes} == {28}
+    assert {code.sm_warps for code in codes} == {48}
+    assert all(0 < (code.occupancy or 0) <= 1 for code in codes)

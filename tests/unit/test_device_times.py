@@ -408,6 +408,40 @@ def test_spills_of_a_generated_kernel_come_from_its_code() -> None:
     )
 
 
+LIMITS = {"resident": 5, "multiprocessors": 132, "sm_warps": 64}
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"blocks": 1000, "resident": 5}, 5 * 4 / 64),
+        ({"blocks": 1000, "resident": 5, "sm_warps": 48}, 5 * 4 / 48),
+        ({"blocks": 66, "resident": 5}, 0.5 * 4 / 64),  # half of the multiprocessors have a block
+        ({"blocks": 1000, "threads": 33, "resident": 1}, 2 / 64),
+        ({"resident": None}, None),
+        ({"multiprocessors": None}, None),
+        ({"sm_warps": None}, None),
+    ],
+)
+def test_occupancy_follows_from_the_code_and_the_devices_limits(
+    more: dict[str, Any], expected: float | None
+) -> None:
+    found = code("conv2d_ab12", **(LIMITS | more)).resources
+    assert found.occupancy == (None if expected is None else pytest.approx(expected))
+
+
+def test_occupancy_of_the_device_is_kept_and_a_missing_one_comes_from_the_code() -> None:
+    known = {"conv": replace(ir("conv"), code=code("conv2d_ab12", **LIMITS))}
+    assert known["conv"].code is not None
+    (call, *_), of_code = CALLS, known["conv"].code.occupancy
+    for said, expected in ((0.25, 0.25), (None, of_code)):
+        taken = Resources(blocks=98, threads=128, registers=96, occupancy=said)
+        ran = (Activity(name="conv2d_ab12", start=0, end=10, resources=taken),)
+        (span,) = tvm_device.trace(Recording(start=0, end=10, activities=ran), [call], known).spans
+        assert span.resources is not None
+        assert span.resources.occupancy == expected
+
+
 def test_a_row_of_the_profile_has_the_resources_of_its_longest_launch() -> None:
     small, large = Resources(blocks=1, threads=32), Resources(blocks=9, threads=32)
     spans = (

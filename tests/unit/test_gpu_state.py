@@ -18,6 +18,8 @@ from tvmscope.core.session import from_json, to_json
 from tvmscope.machine import gpu_state
 from tvmscope.machine.gpu_state import GpuState, Sample
 from tvmscope.measure.interleave import Lane
+from tvmscope.report.formats import console
+from tvmscope.report.renderers import renderers
 from tvmscope.report.sections import view
 
 
@@ -98,5 +100,25 @@ def test_a_session_keeps_and_shows_it() -> None:
     again = from_json(to_json(session))
     assert again.results[0].gpu == used
     (shown,) = view.measured(again)
-    assert any("1965-1980 MHz" in str(note) for note in shown.notes)
+    assert shown.clock == "1965-1980 MHz"
     assert any("700" in str(note) and "GPU memory" in str(note) for note in shown.notes)
+
+
+@pytest.mark.parametrize("name", ["console", "markdown", "html"])
+def test_tables_have_the_clock_of_rows_where_it_was_read(name: str) -> None:
+    read = replace(samples.result(key("tvmscope", "cuda:sm_90"), 3e-4), gpu=GpuUse(sm_mhz=(1980,)))
+    other = samples.result(key("torch", "cuda:sm_90"), 4e-4)
+    render = renderers()[name].render
+    shown = str(render([samples.session(read, other)]))
+    assert "GPU clock" in shown
+    assert shown.count("1980 MHz") == 1, "in the table, and not once more among the remarks"
+    assert "GPU clock" not in str(render([samples.session(other)]))
+
+
+def test_a_narrow_terminal_leaves_the_clock_out_and_keeps_the_interval() -> None:
+    used = GpuUse(sm_mhz=(1980, 1965))
+    row = replace(samples.result(key("tvmscope", "cuda:sm_90"), 3e-4), gpu=used)
+    wide, narrow = (console.to_text([samples.session(row)], width) for width in (120, 72))
+    assert "1965-1980 MHz" in wide
+    assert "MHz" not in narrow
+    assert "95 % interval" in narrow

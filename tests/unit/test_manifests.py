@@ -17,6 +17,7 @@ from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.compiler.passes import all_passes
 from tvmscope.compiler.schedules import all_rules, cpu, rules
+from tvmscope.core.options import CompileOptions
 from tvmscope.diagnose import engine
 from tvmscope.stages.facts import informed
 from tvmscope.workflow.ablating import switches
@@ -105,6 +106,29 @@ def test_passes_that_name_the_same_optimisation_are_left_out_together() -> None:
     assert known["winograd"].overrides == {"winograd": False}
     assert known["layout"].passes == ("block-layout",)
     assert not any(each.alone for each in switches.of_device("cuda"))
+
+
+def test_rules_that_share_a_switch_are_left_out_together_and_alone() -> None:
+    known = {each.name: each for each in switches.of_device("cuda")}
+    together = known["tir-schedules"]
+    assert together.rules == ("tir-gemm", "tir-elementwise", "tir-windows", "tir-rows")
+    assert {rule for name in together.rules for rule in known[f"{name}-schedule"].rules} == set(
+        together.rules
+    )
+    left = switches.off([together], CompileOptions())
+    assert left.overrides == {"disabled_rules": together.rules}
+    assert left.disabled_passes == ()
+
+
+def test_another_packages_rule_can_share_a_switch() -> None:
+    shared = Switch(name="mine-schedules")
+    one, other = (
+        a_rule(name=name, switch=Switch(name=f"{name}-schedule"), shared_switch=shared)
+        for name in ("one", "other")
+    )
+    known = {each.name: each.rules for each in switches.derived((), (one, other), "cpu")}
+    assert known["mine-schedules"] == ("one", "other")
+    assert known["one-schedule"] == ("one",)
 
 
 def test_what_a_pass_leaves_behind_is_looked_at_by_a_rule_that_exists() -> None:

@@ -14,9 +14,10 @@ from importlib import resources
 import pytest
 
 from support import report_samples, samples
+from support.profiles import kernel, profile
 from support.rows import key
 from tvmscope.analysis.waterfall import Bar, Waterfall
-from tvmscope.core.profile import Resources
+from tvmscope.core.profile import KernelIR, MachineCode, Resources
 from tvmscope.core.session import from_json, to_json
 from tvmscope.report.formats import html
 from tvmscope.report.sections import verdict
@@ -140,6 +141,18 @@ def test_the_table_of_a_gpus_kernels_says_what_they_take() -> None:
     assert "blocks x threads registers shared memory occupancy matrix instruction" in said
     assert "98 x 128 96, 16 B spilled 48 KiB 25% mma m16n8k16" in said
     assert from_json(json.loads(json.dumps(to_json(session)))).profiles == (one,)
+
+
+def test_a_gpus_kernel_without_tensor_cores_says_why() -> None:
+    session, target = report_samples.profiled(), "cuda:sm_90"
+    code = MachineCode(
+        symbol="s", template="depthwise", threads=64, blocks=7, registers=40, shared_bytes=0,
+        spilled_bytes=0,
+    )  # fmt: skip
+    one = profile("tvmscope", kernel("conv", 1e-3), target=target)
+    described = (KernelIR(name="conv", tree=(), code=code),)
+    found = Page(html.render([samples.replace(session, profiles=(one,), kernel_ir=described)]))
+    assert "7 x 64 40 0 B - none: each channel is convolved on its own" in found.section("kernels")
 
 
 def test_an_explanation_never_contradicts_the_verdict() -> None:

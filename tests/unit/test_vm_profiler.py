@@ -23,7 +23,7 @@ CALLS = (
 )
 CODE = MachineCode(
     symbol="s", template="conv2d", threads=64, blocks=7, registers=40, shared_bytes=0,
-    spilled_bytes=0,
+    spilled_bytes=0, resident=8, multiprocessors=7, sm_warps=64,
 )  # fmt: skip
 KERNELS = (
     KernelIR(name="conv", tree=(), flops=6.0, bytes=2.0, products="tf32x3", code=CODE),
@@ -116,6 +116,8 @@ def test_a_gpus_kernels_are_timed_by_events_without_waiting_between_them(monkeyp
     assert trace.host_s == pytest.approx(6e-6)
     first, *_, pool = trace.spans
     assert (first.flops, first.products, first.resources) == (6.0, "tf32x3", CODE.resources)
+    assert first.resources is not None
+    assert first.resources.occupancy == 2 / 64  # one block of two warps per multiprocessor
     assert (pool.kind, pool.resources) == ("layout", None)
 
 

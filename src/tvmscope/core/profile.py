@@ -11,6 +11,7 @@ from tvmscope.messages import Text
 
 Products = Literal["tf32", "tf32x3"]
 """How tensor cores multiply float32: rounded to TF32, or as three products of TF32."""
+_WARP = 32
 _FRAGMENTS = ("wmma.", "m16n8k", "metal.simdgroup")
 """The scopes of buffers that hold operands of matrix instructions."""
 
@@ -170,6 +171,8 @@ class MachineCode:
     resident: int | None = None
     """Blocks that fit a multiprocessor at once; None if its limits are not known."""
     multiprocessors: int | None = None
+    sm_warps: int | None = None
+    """Warps that a multiprocessor holds at once at most; None if its limits are not known."""
     matrix: str | None = None
     """Its matrix instructions, such as `wgmma`; None if there are none."""
 
@@ -182,7 +185,18 @@ class MachineCode:
             registers=self.registers,
             shared_bytes=self.shared_bytes,
             spilled_bytes=self.spilled_bytes,
+            occupancy=self.occupancy,
         )
+
+    @property
+    def occupancy(self) -> float | None:
+        """The share of a multiprocessor's warps that its blocks fill, estimated in the same way as
+        PyTorch's profiler: a grid with fewer blocks than fit fills less. None if a limit of the
+        device is not known."""
+        if not self.resident or not self.multiprocessors or not self.sm_warps:
+            return None
+        blocks = min(self.resident, self.blocks / self.multiprocessors)
+        return blocks * -(-self.threads // _WARP) / self.sm_warps
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -92,7 +92,9 @@ def _resources(activity: Activity, known: KernelIR | None) -> Resources | None:
     of_code = known.code.resources
     if activity.resources is None:
         return of_code
-    return replace(activity.resources, spilled_bytes=of_code.spilled_bytes)
+    said = activity.resources
+    occupancy = of_code.occupancy if said.occupancy is None else said.occupancy
+    return replace(said, spilled_bytes=of_code.spilled_bytes, occupancy=occupancy)
 
 
 @dataclass(frozen=True)

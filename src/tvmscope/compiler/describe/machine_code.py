@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tvmscope.core.profile import KernelIR, Loop, MachineCode
 from tvmscope.core.target import Target
+from tvmscope.cuda import no_matrix
 from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.gpus import Gpu, gpu_with
 
@@ -20,15 +21,6 @@ _REGISTERS_STEP = 256
 """A warp's registers are allocated in steps of this size."""
 _RESERVED_SHARED = 1024
 """Shared memory that the system reserves per block (since sm_80)."""
-_NO_MATRIX = {
-    "matvec": "one row, no matrix to multiply",
-    "depthwise": "each channel is convolved on its own",
-    **dict.fromkeys(
-        ("conv2d", "matmul", "attention", "persistent"),
-        "its products are those of float32, not rounded",
-    ),
-}
-"""Why a kernel of a template has none."""
 
 
 def with_code(
@@ -62,6 +54,7 @@ def _code(kernel: CompiledKernel, gpu: Gpu) -> MachineCode:
         spilled_bytes=kernel.local_bytes,
         resident=resident(kernel.registers, kernel.shared_bytes, kernel.threads, gpu),
         multiprocessors=gpu.sms,
+        sm_warps=gpu.sm_warps,
         matrix=kernel.matrix,
     )
 
@@ -83,7 +76,7 @@ def _lines(code: MachineCode) -> list[str]:
     fits = f", {code.resident} fit a multiprocessor" if code.resident is not None else ""
     spills = f"{code.spilled_bytes} bytes spilled" if code.spilled_bytes else "no spills"
     matrix = f"{code.matrix} on tensor cores" if code.matrix else "no matrix instructions"
-    if code.matrix is None and (why := _NO_MATRIX.get(code.template)):
+    if code.matrix is None and (why := no_matrix.reason(code.template)):
         matrix = f"no matrix instructions: {why}"
     return [
         f"{code.blocks} blocks of {code.threads} threads{fits}",

@@ -40,6 +40,8 @@ class ScheduleRule:
     `{value}` is replaced by it."""
     switch: Switch | None = None
     """How an ablation leaves the rule out; None if nothing would run then."""
+    shared_switch: Switch | None = None
+    """Beside it, how an ablation leaves out all rules that name this switch together."""
     last_resort: bool = False
     """Whether the rule takes kernels that no other rule handles."""
     before: str | None = None

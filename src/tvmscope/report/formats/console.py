@@ -42,7 +42,8 @@ _STYLES = {
 _STEPS = (
     *((width, ()) for width in (24, 16, 8)),
     (8, ("mean",)),
-    *((0, ("mean", "bar", "memory", "interval", "error")[:n]) for n in range(2, 6)),
+    (8, ("mean", "clock")),
+    *((0, ("mean", "clock", "bar", "memory", "interval", "error")[:n]) for n in range(3, 7)),
 )
 """The reductions for a narrow terminal, step by step: the bar's width, then whole columns."""
 TEXT_WIDTH = 120
@@ -129,6 +130,9 @@ class SessionView:
         yield Column("mean", _("mean ± deviation"), means, "right")
         if any(r.rate for r in rows):
             yield Column("rate", _("items/s"), [Text(r.rate) for r in rows], "right")
+        if any(r.clock for r in rows):
+            clocks = [Text(r.clock or "-", style="dim") for r in rows]
+            yield Column("clock", _("GPU clock"), clocks, "right")
         for p in self.percentiles:
             yield Column(p, p, [Text(r.percentile(p)) for r in rows], "right")
         log = is_log(r.median_s for r in rows if r.median_s)

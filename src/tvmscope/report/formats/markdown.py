@@ -81,6 +81,8 @@ def _columns(rows: Sequence[ResultLine]) -> Iterator[tuple[str, list[str]]]:
     yield _("mean ± deviation"), [row.mean for row in rows]
     if any(row.rate for row in rows):
         yield _("items/s"), [row.rate for row in rows]
+    if any(row.clock for row in rows):
+        yield _("GPU clock"), [row.clock or "-" for row in rows]
     yield view.versus_title(rows), [escape(f"{row.speedup} {row.verdict}") for row in rows]
     yield _("error"), [row.accuracy for row in rows]
     yield _("memory"), [row.memory for row in rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tvmscope.analysis.alignment import align
@@ -11,9 +11,10 @@ from tvmscope.analysis.waterfall import Waterfall
 from tvmscope.core.profile import KernelIR, KernelTime, Profile, Resources
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
+from tvmscope.cuda import no_matrix
 from tvmscope.cuda.config import LIBRARIES
 from tvmscope.cuda.library import symbols
-from tvmscope.messages import _, plural
+from tvmscope.messages import _, msg, plural
 from tvmscope.quantities import format_bytes, format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import view
@@ -104,10 +105,21 @@ def occupancy(taken: Resources | None) -> str:
     return percent(None if taken is None else taken.occupancy)
 
 
+TAKEN: Mapping[str, Callable[[Resources | None], str]] = {
+    msg("blocks x threads"): launch,
+    msg("registers"): registers,
+    msg("shared memory"): shared,
+    msg("occupancy"): occupancy,
+}
+"""The columns of every table of GPU kernels: what a launch takes of a multiprocessor."""
+
+
 def matrix(kernel: KernelTime, ir: KernelIR | None) -> str:
-    """Return the instruction that multiplies in a GPU kernel: by its code, or by its symbol."""
+    """Return the instruction that multiplies in a GPU kernel, by its code or by its symbol; if its
+    code has none, the reason."""
     if ir is not None and ir.code is not None:
-        return ir.code.matrix or "-"
+        why = no_matrix.reason(ir.code.template)
+        return ir.code.matrix or (_("none: {why}").format(why=_(why)) if why else "-")
     if ir is not None and ir.has_fragments:
         return "mma"
     said = symbols.instruction(kernel.symbol or kernel.name)
@@ -127,7 +139,7 @@ class KernelRow:
     resources: Resources | None = None
     """On a GPU, what it takes of a multiprocessor."""
     matrix: str = "-"
-    """The instruction that multiplies in it."""
+    """The instruction that multiplies in it, or why there is none."""
 
     @property
     def name(self) -> str:

@@ -83,17 +83,11 @@ def _kernels(session: Session) -> Iterator[str]:
         name = escape(profile.key.label, 2 * NAME_LIMIT)
         yield f"### {_('Top kernels')}: {name}"
         rows = charts.kernel_rows(session, profile)[: charts.TOP_KERNELS]
-        head = (_("kernel"), _("source operators"), _("calls"), _("time"), _("share"), _("speed"),
-                _("of its roof"))  # fmt: skip
-        cells = (
-            (
-                escape(row.kernel.name, 80), escape(row.sources), str(row.kernel.calls),
-                format_s(row.kernel.total_s), charts.percent(row.share), row.speed,
-                f"{row.roof} {row.bound}",
-            )
-            for row in rows
-        )  # fmt: skip
-        yield table(head, cells)
+        columns = list(_columns(rows))
+        yield table(
+            [title for title, _cells in columns],
+            zip(*(cells for _title, cells in columns), strict=True),
+        )
         text = _(
             "Kernels add up to {kernels}, outside kernels {host}; a plain run takes {plain}, a "
             "profiled one {profiled}."
@@ -106,6 +100,21 @@ def _kernels(session: Session) -> Iterator[str]:
         )
         if said := charts.device_line(profile):
             yield f"{said[0].upper()}{said[1:]}."
+
+
+def _columns(rows: Sequence[charts.KernelRow]) -> Iterator[tuple[str, list[str]]]:
+    """Yield titles and cells of the kernel table; a GPU's kernels have more."""
+    yield _("kernel"), [escape(row.kernel.name, 80) for row in rows]
+    yield _("source operators"), [escape(row.sources) for row in rows]
+    yield _("calls"), [str(row.kernel.calls) for row in rows]
+    yield _("time"), [format_s(row.kernel.total_s) for row in rows]
+    yield _("share"), [charts.percent(row.share) for row in rows]
+    yield _("speed"), [row.speed for row in rows]
+    yield _("of its roof"), [f"{row.roof} {row.bound}" for row in rows]
+    if any(row.resources for row in rows):
+        for title, show in charts.TAKEN.items():
+            yield _(title), [show(row.resources) for row in rows]
+        yield _("matrix instruction"), [escape(row.matrix, 60) for row in rows]
 
 
 def _operators(session: Session, gap: Waterfall | None) -> Iterator[str]:

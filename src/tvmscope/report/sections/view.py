@@ -123,6 +123,15 @@ class ResultLine:
         return format_bytes(self.result.peak_memory_bytes)
 
     @property
+    def clock(self) -> str:
+        """The GPU's clock over the rounds, such as `1965-1980 MHz`; empty if it was not read."""
+        clocks = self.result.gpu.sm_mhz if self.result.gpu is not None else ()
+        if not clocks:
+            return ""
+        low, high = f"{min(clocks)} MHz", f"{max(clocks)} MHz"
+        return low if low == high else span(low, high)
+
+    @property
     def notes(self) -> tuple[Text, ...]:
         texts: list[Text] = []
         device = self.result.device_measurement
@@ -130,10 +139,6 @@ class ResultLine:
             time = format_s(stats.summary(device)["median_s"])
             texts.append(_("{time} on the device").format(time=time))
         gpu = self.result.gpu
-        if gpu is not None and gpu.sm_mhz:
-            clock = f"{min(gpu.sm_mhz)}-{max(gpu.sm_mhz)}"
-            clock = clock if len(set(gpu.sm_mhz)) > 1 else str(gpu.sm_mhz[0])
-            texts.append(_("GPU at {clock} MHz").format(clock=clock))
         if gpu is not None and gpu.memory_bytes is not None:
             size = format_bytes(gpu.memory_bytes)
             texts.append(_("{size} of GPU memory").format(size=size))

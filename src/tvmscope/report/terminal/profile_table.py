@@ -13,7 +13,7 @@ from rich.text import Text
 from tvmscope.analysis.roofline import Limits, limits
 from tvmscope.core.profile import KernelTime, Profile, Resources
 from tvmscope.core.session import Session
-from tvmscope.messages import _, msg, plural
+from tvmscope.messages import _, plural
 from tvmscope.quantities import format_rate, format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import charts
@@ -23,13 +23,6 @@ _KERNEL_WIDTH = 40
 _LONGEST_NAME = 120
 _WIDE = 150
 """From this width on names keep their room beside the columns of what a kernel takes."""
-_TAKEN: dict[str, Callable[[Resources | None], str]] = {
-    msg("blocks x threads"): charts.launch,
-    msg("registers"): charts.registers,
-    msg("shared memory"): charts.shared,
-    msg("occupancy"): charts.occupancy,
-}
-"""The columns of a wide table about GPU kernels."""
 
 
 def render(session: Session, top: int) -> RenderableType:
@@ -57,7 +50,7 @@ class _Kernels:
             for k in by_kernel(self.profile.kernels)
         ]
         wide = options.max_width >= _WIDE and any(k.resources for k in kernels)
-        yield _table(self.profile, kernels, self.top, self.roofs, _TAKEN if wide else {})
+        yield _table(self.profile, kernels, self.top, self.roofs, charts.TAKEN if wide else {})
 
 
 def by_kernel(kernels: Sequence[KernelTime]) -> list[KernelTime]:

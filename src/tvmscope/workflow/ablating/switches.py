@@ -68,7 +68,7 @@ def derived(
             left_out = () if switch.overrides else (each.name,)
             found[switch.name] = _joined(found.get(switch.name), switch, passes=left_out)
     for rule in offered:
-        for switch in (rule.switch,) if rule.switch else ():
+        for switch in (each for each in (rule.switch, rule.shared_switch) if each):
             found[switch.name] = _joined(found.get(switch.name), switch, rules=(rule.name,))
     if device == "cpu":
         return (FEATURES, THREADS, *found.values(), TUNING)

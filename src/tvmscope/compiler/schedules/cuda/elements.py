@@ -108,4 +108,5 @@ RULE = ScheduleRule(
     ),
     schedule=schedule_elements,
     switch=Switch(name="tir-elementwise-schedule", alone=False),
+    shared_switch=Switch(name="tir-schedules", alone=False),
 )

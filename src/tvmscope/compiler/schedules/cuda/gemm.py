@@ -228,4 +228,5 @@ RULE = ScheduleRule(
     ),
     schedule=schedule_gemm,
     switch=Switch(name="tir-gemm-schedule", alone=False),
+    shared_switch=Switch(name="tir-schedules", alone=False),
 )

@@ -131,4 +131,5 @@ RULE = ScheduleRule(
     ),
     schedule=schedule_rows,
     switch=Switch(name="tir-rows-schedule", alone=False),
+    shared_switch=Switch(name="tir-schedules", alone=False),
 )

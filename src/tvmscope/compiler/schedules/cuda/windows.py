@@ -139,4 +139,5 @@ RULE = ScheduleRule(
     ),
     schedule=schedule_windows,
     switch=Switch(name="tir-windows-schedule", alone=False),
+    shared_switch=Switch(name="tir-schedules", alone=False),
 )
