@@ -6,6 +6,7 @@ sum in float32; the values stored between them take half the memory if they stay
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
@@ -13,7 +14,7 @@ import tvm
 from tvm import relax
 
 from tvmscope.compiler.graph.rewrite import Handler, Rewriter, bound_call, is_scalar, rewrite_calls
-from tvmscope.compiler.units.graph import constant, dtype_of, scalar
+from tvmscope.compiler.units.graph import constant, dtype_of, name_of, scalar
 
 MOVES = ("reshape", "permute_dims", "expand_dims", "squeeze", "take")
 UNARY = ("nn.relu", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.leakyrelu", "clip", "nn.max_pool2d",
@@ -61,7 +62,7 @@ def _binary(dtype: str, rewriter: Rewriter, call: relax.Call) -> relax.Expr | No
     if all(v is None for v in values):
         return None
     pairs = zip(values, call.args, strict=True)
-    args = [_as_constant(a, dtype) if v is None else v for v, a in pairs]
+    args = [_as_constant(call, a, dtype) if v is None else v for v, a in pairs]
     known = [a for a in args if a is not None]
     if len(known) < len(args):
         return None
@@ -76,14 +77,27 @@ def _concat(dtype: str, rewriter: Rewriter, call: relax.Call) -> relax.Expr | No
     return _wide(rewriter, relax.op.concat(values, call.attrs.axis))
 
 
-def _as_constant(value: relax.Expr, dtype: str) -> relax.Expr | None:
+def _as_constant(call: relax.Call, value: relax.Expr, dtype: str) -> relax.Expr | None:
+    """Return the call's constant operand in `dtype`; None if it would become infinite there."""
     array = constant(value)
     if array is None:
         return None
-    limit = float(np.finfo(np.float16).max) if dtype == "float16" else np.inf
-    if is_scalar(value) and abs(scalar(value) or 0.0) > limit:
-        return None  # it would become infinite
+    limit = float(np.finfo(np.float16).max) if dtype == "float16" else math.inf
+    number = scalar(value) if is_scalar(value) else None
+    if number is not None and limit < abs(number) < math.inf:
+        if not _limits_nothing(call, number):
+            return None
+        value = relax.const(math.copysign(math.inf, number), "float32")
     return relax.op.astype(value, dtype)
+
+
+def _limits_nothing(call: relax.Call, beyond: float) -> bool:
+    """Whether a maximum or minimum with a number beyond the narrow ones changes none of them.
+
+    Clips with one limit have such a number as the other, or an infinity.
+    """
+    name = name_of(call)
+    return (name == "maximum" and beyond < 0) or (name == "minimum" and beyond > 0)
 
 
 def _norm(dtype: str, rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
