@@ -15,7 +15,7 @@ from pathlib import Path
 import tvm
 
 from tvmscope.compiler import schedules
-from tvmscope.compiler.describe import kernel_ir, sources
+from tvmscope.compiler.describe import edges, kernel_ir, sources
 from tvmscope.compiler.describe.pass_dump import PassDump, Ran
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
@@ -201,10 +201,10 @@ def _track(
     """Carry source names over a pass; from fusion on, follow kernels instead of bindings."""
     if step.tracks == "fusion":
         return after, sources.trace_fusion(before, after)
+    if step.tracks == "calls":  # if no fusion ran, the kernels are the calls before this pass
+        return after, edges.placed(calls or sources.kernel_calls(before), before)
     if calls:
         return after, calls
-    if step.tracks == "calls":  # no fusion ran: the kernels are the calls before this pass
-        return after, sources.kernel_calls(before)
     return sources.relabel(after, sources.present(before)), calls
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.precision import Precision
+from tvmscope.core.profile import Edges
 from tvmscope.core.target import Target
 from tvmscope.core.vision import Vision
 from tvmscope.messages import Text
@@ -26,6 +28,19 @@ class KernelCall:
 
     kernel: str
     source_ops: tuple[str, ...]
+    edges: Edges | None = None
+    """Where it lies in the program; None in older artifacts, or if it is not known."""
+
+
+def sources_of(calls: Iterable[KernelCall]) -> tuple[str, ...]:
+    """Return the source operators that calls compute, each once."""
+    return tuple(dict.fromkeys(op for call in calls for op in call.source_ops))
+
+
+def edges_of(calls: Iterable[KernelCall]) -> Edges | None:
+    """Return where calls lie in the program; None if that is not the same for all."""
+    found = {call.edges for call in calls}
+    return found.pop() if len(found) == 1 else None
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,16 @@ class Resources:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Edges:
+    """Where a kernel's call lies in a program: both are empty in its middle."""
+
+    inputs: tuple[int, ...] = ()
+    """The places of the program's inputs that it reads, themselves or views of them."""
+    outputs: tuple[int, ...] = ()
+    """The places of the program's outputs that it writes."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class KernelTime:
     """One kernel's part of a run; unknown values are None, never 0."""
 
@@ -55,6 +65,9 @@ class KernelTime:
     """On a GPU, those of its longest launch."""
     symbol: str | None = None
     """The name under which the device ran that launch, where it is a library's."""
+    edges: Edges | None = None
+    """Where its calls lie in the program; None in older sessions, of other backends, or if it is
+    not known."""
 
 
 @dataclass(frozen=True, kw_only=True)

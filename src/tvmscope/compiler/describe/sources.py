@@ -18,6 +18,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmscope.core.artifact import FALLBACK, Fallback, KernelCall
+from tvmscope.core.profile import Edges
 
 _NAME = re.compile(r"src(\d+(?:_\d+)*)s\d*$")
 # The last "s" separates the sources from the number that TVM appends to a repeated name.
@@ -147,6 +148,8 @@ class Call:
 
     kernel: str
     sources: tuple[int, ...]
+    edges: Edges | None = None
+    """Known from where the program has its final form."""
 
 
 def kernel_calls(module: tvm.IRModule) -> list[Call]:
@@ -263,5 +266,6 @@ def name_calls(calls: list[Call], sources: tuple[tuple[str, ...], ...]) -> tuple
     named = []
     for call in calls:
         found = (op for i in call.sources if i < len(sources) for op in sources[i])
-        named.append(KernelCall(kernel=call.kernel, source_ops=tuple(dict.fromkeys(found))))
+        ops = tuple(dict.fromkeys(found))
+        named.append(KernelCall(kernel=call.kernel, source_ops=ops, edges=call.edges))
     return tuple(named)
