@@ -14,6 +14,7 @@ from support.fake_cuda import FakeTimeline
 from tvmscope.backends.profilers import tvm as vm
 from tvmscope.backends.profilers import tvm_marks
 from tvmscope.core.artifact import KernelCall
+from tvmscope.core.profile import Edges
 from tvmscope.cuda import driver
 from tvmscope.errors import RunError
 from tvmscope.runtime.loaded_artifact import LoadedArtifact
@@ -24,7 +25,7 @@ DURATIONS_US = {"pad": 3.0, "conv": 20.0, "clip": 2.0, "pool": 5.0, "dense": 8.0
 PROGRAM = ("pad", 0, "vm.builtin.reshape", "dense", 1, "dense")
 PARTS = (("conv", "vm.builtin.alloc_tensor", "clip"), ("conv", "pool"))
 CALLS = tuple(
-    KernelCall(kernel=name, source_ops=(f"{name}{i}",))
+    KernelCall(kernel=name, source_ops=(f"{name}{i}",), edges=Edges(inputs=(i,)))
     for i, name in enumerate(("pad", "conv", "clip", "dense", "conv", "pool", "dense"))
 )
 
@@ -125,6 +126,7 @@ def test_kernels_of_parts_are_timed_in_every_run_in_the_programs_order(
             ("dense", ("dense3",), 8), ("conv", ("conv4",), 20), ("pool", ("pool5",), 5),
             ("dense", ("dense6",), 8),
         ]  # fmt: skip
+        assert [s.edges for s in trace.spans] == [call.edges for call in CALLS]
         assert trace.device is not None
         assert trace.device.launches == 7
         assert trace.device.gap_s == pytest.approx(0)

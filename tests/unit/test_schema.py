@@ -13,7 +13,7 @@ from support import report_samples, samples
 from tvmscope.core.diagnosis.facts import PassFacts, RuleFacts
 from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Model
-from tvmscope.core.profile import Resources, Roof
+from tvmscope.core.profile import Edges, Resources, Roof
 from tvmscope.core.row import RowKey, Variant
 from tvmscope.core.session import Session, from_json, to_json
 from tvmscope.core.tuning import TunedTask
@@ -38,14 +38,28 @@ def test_a_gpus_kernels_and_roofs_are_valid() -> None:
     taken = Resources(blocks=98, threads=128, registers=96, shared_bytes=0, occupancy=0.5)
     profile = session.profiles[0]
     kernels = tuple(
-        dataclasses.replace(k, products="tf32x3", resources=taken) for k in profile.kernels
+        dataclasses.replace(
+            k, products="tf32x3", resources=taken, edges=Edges(inputs=(0,), outputs=())
+        )
+        for k in profile.kernels
     )
     session = dataclasses.replace(
         session,
         profiles=(dataclasses.replace(profile, kernels=kernels),),
         roofs=tuple(dataclasses.replace(roof, products="tf32") for roof in session.roofs),
     )
-    assert problems(to_json(session)) == []
+    written = json.loads(json.dumps(to_json(session)))
+    assert problems(written) == []
+    assert from_json(written) == session
+
+
+def test_a_session_that_does_not_say_where_kernels_lie_is_read() -> None:
+    session = report_samples.profiled()
+    written = json.loads(json.dumps(to_json(session)))
+    for kernel in written["profiles"][0]["kernels"]:
+        del kernel["edges"]
+    assert problems(written) == []
+    assert from_json(written) == session
 
 
 @pytest.mark.parametrize("name", samples.ALL)

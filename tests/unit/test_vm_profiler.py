@@ -12,14 +12,14 @@ import pytest
 from tvmscope.backends.profilers import tvm as vm
 from tvmscope.backends.profilers import tvm_marks
 from tvmscope.core.artifact import KernelCall
-from tvmscope.core.profile import KernelIR, MachineCode
+from tvmscope.core.profile import Edges, KernelIR, MachineCode
 from tvmscope.errors import RunError
 from tvmscope.runtime.loaded_artifact import LoadedArtifact
 
 CALLS = (
-    KernelCall(kernel="conv", source_ops=("conv1",)),
-    KernelCall(kernel="conv", source_ops=("conv2",)),
-    KernelCall(kernel="pool", source_ops=("pool1",)),
+    KernelCall(kernel="conv", source_ops=("conv1",), edges=Edges(inputs=(0,))),
+    KernelCall(kernel="conv", source_ops=("conv2",), edges=Edges()),
+    KernelCall(kernel="pool", source_ops=("pool1",), edges=Edges(outputs=(0,))),
 )
 CODE = MachineCode(
     symbol="s", template="conv2d", threads=64, blocks=7, registers=40, shared_bytes=0,
@@ -107,6 +107,7 @@ def test_a_gpus_kernels_are_timed_by_events_without_waiting_between_them(monkeyp
     assert [(s.kernel, s.source_ops) for s in trace.spans] == [
         ("conv", ("conv1",)), ("conv", ("conv2",)), ("pool", ("pool1",)),
     ]  # fmt: skip
+    assert [s.edges for s in trace.spans] == [call.edges for call in CALLS]
     assert [s.seconds for s in trace.spans] == pytest.approx([1e-6] * 3)
     times = trace.device
     assert times is not None

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tvmscope.core.precision import FLOAT32, Precision
-from tvmscope.core.profile import DeviceTimes, Products, Resources
+from tvmscope.core.profile import DeviceTimes, Edges, Products, Resources
 from tvmscope.core.row import Family
 from tvmscope.errors import ImportModelError
 from tvmscope.measure.remote import Remote
@@ -48,6 +48,7 @@ class Span:
     products: Products | None = None
     resources: Resources | None = None
     symbol: str | None = None
+    edges: Edges | None = None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from tvmscope.backends.api import LoadRequest, Profiler, Span, Trace
-from tvmscope.core.profile import DeviceTimes, KernelTime, Profile
+from tvmscope.core.profile import DeviceTimes, Edges, KernelTime, Profile
 from tvmscope.core.row import RowKey
 from tvmscope.errors import RunError
 from tvmscope.measure.remote import Remote, here
@@ -159,11 +159,12 @@ def _middle(values: Sequence[float]) -> list[int]:
 
 
 def merge(traces: Sequence[Trace]) -> tuple[KernelTime, ...]:
-    """Return a time per kernel and source operators, in the order of their first call."""
-    grouped: dict[tuple[str, tuple[str, ...], str], list[Span]] = {}
+    """Return a time per kernel, source operators and edges, in the order of their first call."""
+    grouped: dict[tuple[str, tuple[str, ...], str, Edges | None], list[Span]] = {}
     for trace in traces:
         for span in trace.spans:
-            grouped.setdefault((span.kernel, span.source_ops, span.kind), []).append(span)
+            of = (span.kernel, span.source_ops, span.kind, span.edges)
+            grouped.setdefault(of, []).append(span)
     runs = len(traces)
     return tuple(
         KernelTime(
@@ -177,8 +178,9 @@ def merge(traces: Sequence[Trace]) -> tuple[KernelTime, ...]:
             products=spans[0].products,
             resources=longest.resources,
             symbol=longest.symbol,
+            edges=edges,
         )
-        for (name, source_ops, kind), spans in grouped.items()
+        for (name, source_ops, kind, edges), spans in grouped.items()
         for longest in (max(spans, key=lambda s: s.seconds),)
     )
 

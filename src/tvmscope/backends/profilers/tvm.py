@@ -11,6 +11,7 @@ from tvmscope.backends.api import Span, Trace, idle_s
 from tvmscope.backends.profilers.cupti import Activity, Recording
 from tvmscope.backends.profilers.tvm_graph import GraphRecorder
 from tvmscope.backends.profilers.tvm_marks import BUILT_IN, Event, MarkRecorder, Recorder, Run
+from tvmscope.core.artifact import KernelCall, edges_of, sources_of
 from tvmscope.errors import RunError
 from tvmscope.messages import msg
 from tvmscope.runtime.artifact import read_kernels
@@ -27,9 +28,9 @@ class VmProfiler:
         self._recorder: Recorder = made(loaded, inputs)
         self.how = self._recorder.how
         self._work = {kernel.name: kernel for kernel in read_kernels(artifact.path)}
-        self._sources: dict[str, list[tuple[str, ...]]] = {}
+        self._calls: dict[str, list[KernelCall]] = {}
         for call in artifact.kernels:
-            self._sources.setdefault(call.kernel, []).append(call.source_ops)
+            self._calls.setdefault(call.kernel, []).append(call)
         self._runs: list[Run] = []
 
     def run(self) -> float:
@@ -54,8 +55,8 @@ class VmProfiler:
         counts, seen = Counter(name for name, _, _ in calls), Counter[str]()
         spans = []
         for name, first, last in calls:
-            source_ops = self._source_ops(name, seen[name], counts[name])
-            spans.append(self._span(name, source_ops, (last - first) * 1e-9))
+            of = self._calls_of(name, seen[name], counts[name])
+            spans.append(self._span(name, of, (last - first) * 1e-9))
             seen[name] += 1
         idle = idle_s(((first, last) for _, first, last in calls), run.start, run.end)
         times = None
@@ -64,21 +65,21 @@ class VmProfiler:
             times = Recording(start=run.start, end=run.end, activities=ran).times
         return Trace(tuple(spans), idle * 1e-9, times)
 
-    def _source_ops(self, name: str, index: int, count: int) -> tuple[str, ...]:
-        """Return the operators of this call; of all calls if some were optimised away after the
-        trace.
+    def _calls_of(self, name: str, index: int, count: int) -> list[KernelCall]:
+        """Return the artifact's call that this is; all of the kernel if some were optimised away
+        after the trace.
 
         A batch that is computed in parts makes every call once per part.
         """
-        known = self._sources.get(name, [])
+        known = self._calls.get(name, [])
         if known and count % len(known) == 0:
-            return known[index % len(known)]
-        return tuple(dict.fromkeys(op for ops in known for op in ops))
+            return [known[index % len(known)]]
+        return known
 
-    def _span(self, name: str, source_ops: tuple[str, ...], seconds: float) -> Span:
-        work = self._work.get(name)
+    def _span(self, name: str, calls: Sequence[KernelCall], seconds: float) -> Span:
+        work, source_ops, edges = self._work.get(name), sources_of(calls), edges_of(calls)
         if work is None:
-            return Span(name, source_ops, seconds)
+            return Span(name, source_ops, seconds, edges=edges)
         return Span(
             name,
             source_ops,
@@ -88,6 +89,7 @@ class VmProfiler:
             work.bytes,
             work.products,
             work.code.resources if work.code else None,
+            edges=edges,
         )
 
 

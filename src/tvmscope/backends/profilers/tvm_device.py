@@ -16,8 +16,8 @@ from typing import Any
 from tvmscope.backends.api import Span, Trace
 from tvmscope.backends.profilers import cupti
 from tvmscope.backends.profilers.cupti import Activity, Recording
-from tvmscope.core.artifact import KernelCall
-from tvmscope.core.profile import KernelIR, Resources
+from tvmscope.core.artifact import KernelCall, edges_of, sources_of
+from tvmscope.core.profile import Edges, KernelIR, Resources
 from tvmscope.cuda.config import LIBRARIES
 from tvmscope.runtime import fallback_gpu
 from tvmscope.runtime.artifact import read_kernels
@@ -79,6 +79,7 @@ def trace(
                 known.products if known else None,
                 _resources(activity, known),
                 activity.name if known is not None and known.rule in LIBRARIES else None,
+                of.edges,
             )
         )
     times = recording.times
@@ -105,6 +106,8 @@ class Owner:
     source_ops: tuple[str, ...]
     kernels: int = 1
     """How many kernels a call of the function launches."""
+    edges: Edges | None = None
+    """Where the call lies in the program."""
 
 
 def match(
@@ -162,5 +165,5 @@ def _between(places: Sequence[list[int] | None], index: int, count: int, taken: 
 
 def _owner(calls: Sequence[KernelCall], name: str, kernels: int) -> Owner:
     functions = {call.kernel for call in calls}
-    source_ops = tuple(dict.fromkeys(op for call in calls for op in call.source_ops))
-    return Owner(functions.pop() if len(functions) == 1 else name, source_ops, kernels)
+    function = functions.pop() if len(functions) == 1 else name
+    return Owner(function, sources_of(calls), kernels, edges_of(calls))
