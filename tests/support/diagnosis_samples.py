@@ -9,7 +9,7 @@ from support import samples
 from support.profiles import ROOFS, kernel, nest, profile, session
 from support.rows import key
 from tvmscope.core.measurement import Measurement
-from tvmscope.core.profile import Buffer, KernelIR, KernelTime, Roof
+from tvmscope.core.profile import Buffer, Edges, KernelIR, KernelTime, Roof
 from tvmscope.core.session import Session
 from tvmscope.stages.facts import informed
 
@@ -113,6 +113,15 @@ def launches(calls: int, host_s: float, target: str = "cpu:znver4") -> Session:
     return session(found, targets=targets, roofs=())
 
 
+def moving(*where: Edges | None) -> Session:
+    """A convolution on a GPU and a launch that only moves data at each of these places."""
+    moves = (
+        kernel(f"transpose{i}", 5e-6, "conv1", kind="layout", edges=at)
+        for i, at in enumerate(where)
+    )
+    return on_gpu(kernel("conv", 1e-3, "conv1", flops=3e10, bytes=1e6), *moves, irs=())
+
+
 def built(found: Session, threads: int = 2, **settings: str) -> Session:
     """A session whose rows say how they were built and run."""
     rows = tuple(
@@ -163,16 +172,8 @@ SITUATIONS: dict[str, tuple[Session, Session]] = {
         beside(kernel("layout_transform", 2e-4, "conv", kind="layout")),
     ),
     "moving-launches": (
-        on_gpu(
-            kernel("conv", 1e-3, "conv1", flops=3e10, bytes=1e6),
-            *(kernel(f"transpose{i}", 5e-6, "conv1", kind="layout") for i in range(4)),
-            irs=(),
-        ),
-        on_gpu(
-            kernel("conv", 1e-3, "conv1", flops=3e10, bytes=1e6),
-            *(kernel(f"transpose{i}", 5e-6, "conv1", kind="layout") for i in range(2)),
-            irs=(),
-        ),
+        moving(Edges(inputs=(0,)), Edges(), Edges(outputs=(0,))),
+        moving(Edges(inputs=(0,)), Edges(inputs=(1,)), Edges(outputs=(0,))),
     ),
     "unfused-chain": (
         beside(*(kernel(n, 1e-3, n) for n in ("multiply", "add", "tanh", "relu"))),

@@ -21,7 +21,7 @@ from tvmscope.backends.profilers import torch as torch_profiler
 from tvmscope.backends.profilers.cupti import Activity, Recording
 from tvmscope.core.artifact import KernelCall
 from tvmscope.core.measurement import Measurement
-from tvmscope.core.profile import DeviceTimes, KernelIR, MachineCode, Resources
+from tvmscope.core.profile import DeviceTimes, Edges, KernelIR, MachineCode, Resources
 from tvmscope.profiling.kernels import merge, profile_runner, summarize
 from tvmscope.report.sections.charts import device_line, strays
 from tvmscope.report.sections.verdict import verdicts
@@ -174,6 +174,33 @@ def test_a_trace_has_work_and_kinds() -> None:
     assert found.host_s == pytest.approx(8e-9)
     assert found.device is not None
     assert found.device.launches == 4
+
+
+def test_a_kernel_has_the_edges_of_its_call() -> None:
+    first = replace(CALLS[0], edges=Edges(inputs=(0,)))
+    last = replace(CALLS[1], kernel="copy", edges=Edges(outputs=(0,)))
+    spans = activities(("conv_kernel", 0, 10), ("copy_kernel", 10, 20), ("Memset (Device)", 20, 21))
+    found = tvm_device.trace(Recording(start=0, end=30, activities=spans), (first, last), {})
+    assert [s.edges for s in found.spans] == [first.edges, last.edges, None]
+    assert [k.edges for k in merge([found])] == [first.edges, last.edges, None]
+
+
+def test_calls_of_one_kernel_are_rows_by_their_edges() -> None:
+    spans = tuple(Span("t", (), 1e-6, edges=Edges(inputs=at)) for at in ((0,), (), ()))
+    assert [(k.edges, k.calls) for k in merge([Trace(spans)])] == [
+        (Edges(inputs=(0,)), 1), (Edges(), 2),
+    ]  # fmt: skip
+
+
+def test_says_which_launches_that_move_data_are_at_an_input_or_output() -> None:
+    times = DeviceTimes(launches=4, gap_s=0.0, edge_s=0.0, overlap_s=0.0)
+    where = (Edges(inputs=(0,)), Edges(), Edges(outputs=(0,)))
+    moves = [kernel(f"t{i}", 1e-3, kind="layout", edges=at) for i, at in enumerate(where)]
+    known = replace(profile("tvmscope", kernel("conv", 6e-3), *moves), device=times)
+    said = "4 launches, 3 only move data (1 read inputs, 1 write outputs); kernels overlap"
+    assert device_line(known).startswith(said)
+    unknown = replace(known, kernels=(*known.kernels[:-1], replace(moves[-1], edges=None)))
+    assert device_line(unknown).startswith("4 launches, 3 only move data; kernels overlap")
 
 
 def test_a_graphs_kernels_are_those_of_the_eager_run() -> None:

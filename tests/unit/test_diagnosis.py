@@ -21,6 +21,7 @@ from support.diagnosis_samples import (
     good,
     gpu_nest,
     launches,
+    moving,
     narrow,
     on_gpu,
     unscheduled,
@@ -30,6 +31,7 @@ from support.profiles import kernel, nest, profile, session
 from support.rows import key
 from tvmscope.analysis import roofline
 from tvmscope.core.diagnosis.findings import Finding
+from tvmscope.core.profile import Edges
 from tvmscope.core.session import Session, from_json, to_json
 from tvmscope.diagnose import engine
 from tvmscope.diagnose.rule import Rule
@@ -519,3 +521,34 @@ def test_says_what_a_framework_costs_a_gpu(way: str, words: str) -> None:
     assert words in told.evidence
     (plain,) = findings(beside(part), "runs-in-framework")
     assert "CUDA" not in plain.evidence
+
+
+INPUT, SECOND, MIDDLE, OUTPUT = (
+    Edges(inputs=(0,)), Edges(inputs=(1,)), Edges(), Edges(outputs=(0,)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("where", "blamed", "counts"),
+    [
+        ((INPUT, MIDDLE, OUTPUT), ("transpose1",), "1 at the inputs, 1 at the outputs, 1 in"),
+        ((MIDDLE, MIDDLE), ("transpose0", "transpose1"), "0 at the inputs, 0 at the outputs, 2 in"),
+        ((INPUT, INPUT, SECOND), ("transpose1",), "3 at the inputs, 0 at the outputs, 0 in"),
+        ((OUTPUT, OUTPUT), ("transpose1",), "0 at the inputs, 2 at the outputs, 0 in"),
+    ],
+)
+def test_a_launch_that_moves_data_is_needed_once_per_input_and_output(
+    where: tuple[Edges, ...], blamed: tuple[str, ...], counts: str
+) -> None:
+    (found,) = findings(moving(*where), "moving-launches")
+    assert found.kernels == blamed
+    assert counts in found.evidence
+    assert found.saving_s == pytest.approx(5e-6 * len(blamed))
+
+
+def test_of_launches_that_move_data_at_unknown_places_two_are_left_alone() -> None:
+    assert findings(moving(None, None), "moving-launches") == []
+    assert findings(moving(None, MIDDLE), "moving-launches") == []
+    (found,) = findings(moving(None, None, None), "moving-launches")
+    assert "all but 2 of them" in found.evidence
+    assert len(found.kernels) == 3

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tvmscope.analysis.alignment import align
+from tvmscope.analysis.moves import located
 from tvmscope.analysis.roofline import Limits, Point, limits, points
 from tvmscope.analysis.waterfall import Waterfall
 from tvmscope.core.profile import KernelIR, KernelTime, Profile, Resources
@@ -43,14 +44,13 @@ def device_line(profile: Profile) -> str:
     times = profile.device
     if times is None:
         return ""
-    moves = sum(k.calls for k in profile.kernels if k.kind == "layout")
     text = _(
-        "{launches} launches, {moves} only move data; kernels overlap by {overlap}, gaps between "
+        "{launches} launches, {moves}; kernels overlap by {overlap}, gaps between "
         "them {gaps}, before and after them {edges}"
     )
     said = text.format(
         launches=times.launches,
-        moves=moves,
+        moves=_moving(profile),
         overlap=format_s(times.overlap_s),
         gaps=format_s(times.gap_s),
         edges=format_s(times.edge_s),
@@ -63,6 +63,16 @@ def device_line(profile: Profile) -> str:
     )
     more = untraced.format(plain=format_s(times.plain_s), waits=format_s(profile.waits_s))
     return "; ".join((said, more))
+
+
+def _moving(profile: Profile) -> str:
+    """Say how many launches only move data, and where they lie, if that is known."""
+    found = [k for k in profile.kernels if k.kind == "layout"]
+    count, where = sum(k.calls for k in found), located(found)
+    if not count or where is None:
+        return _("{moves} only move data").format(moves=count)
+    text = _("{moves} only move data ({inputs} read inputs, {outputs} write outputs)")
+    return text.format(moves=count, inputs=where.inputs, outputs=where.outputs)
 
 
 def signed(seconds: float) -> str:
