@@ -157,6 +157,32 @@ def test_rows_that_do_not_fill_vectors_and_truth_values_stay_single() -> None:
     assert "vectorized(4)" in leaky.mod["main"].script()
 
 
+@pytest.mark.parametrize("scale", [False, True])
+def test_single_values_between_halves_are_in_vectors_of_four(scale: bool) -> None:
+    func = gpu_functions.hard_swish(3, 40, scale=scale)
+    sch = elements.schedule_elements(func, SM_90)
+    assert sch is not None
+    assert "vectorized(4)" in sch.mod["main"].script()
+    assert error(func, sch) < 2e-3
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="CUDA code is compiled by nvcc")
+@pytest.mark.parametrize("kind", [*RULES, "numbers"])
+def test_the_code_of_each_rule_compiles(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    if kind == "numbers":
+        functions = [gpu_functions.hard_swish(3, 40, scale=scale) for scale in (False, True)]
+    else:
+        functions = [gpu_functions.KINDS[kind](rng) for _ in range(4)]
+    made = [RULES.get(kind, elements.schedule_elements)(func, SM_90) for func in functions]
+    texts = [source(sch) for sch in made if sch is not None]
+    assert texts
+    monkeypatch.setenv("TVM_CUDA_COMPILE_MODE", "nvcc")
+    with tvm.target.Target({"kind": "cuda", "arch": "sm_90"}):
+        for text in texts:
+            assert tvm.get_global_func("tvm_callback_cuda_compile")(text)
+
+
 def test_a_softmax_is_one_kernel_with_a_warp_per_row() -> None:
     x = te.placeholder((12, 64, 128), "float32", name="x")
     func = te.create_prim_func([x, topi.nn.softmax(x, -1)])

@@ -25,6 +25,7 @@ pytest.importorskip("triton", reason="CUDA kernels are generated where Triton is
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
+Emit = Callable[[Any], Any]
 PRECISIONS = pytest.mark.parametrize("precision", [FLOAT32, FLOAT16], ids=str)
 
 
@@ -132,6 +133,83 @@ def test_few_channels_are_padded_to_one_load(
         nnf.conv2d(t(x), t(stem), padding=1), precision, x,
     )  # fmt: skip
     assert unit.c == loaded
+
+
+def _number(value: float) -> Any:
+    return relax.const(value, "float32")
+
+
+def _hard_swish(emit: Emit, y: Any) -> Any:
+    shifted = emit(relax.op.clip(emit(relax.op.add(y, _number(3.0))), 0.0, 6.0))
+    return emit(relax.op.divide(emit(relax.op.multiply(y, shifted)), _number(6.0)))
+
+
+def _hard_swish_by_limits(emit: Emit, y: Any) -> Any:
+    """As the importer of PyTorch writes it, the other way round."""
+    shifted = emit(relax.op.maximum(emit(relax.op.add(y, _number(3.0))), _number(0.0)))
+    shifted = emit(relax.op.minimum(shifted, _number(6.0)))
+    return emit(relax.op.multiply(emit(relax.op.multiply(shifted, _number(1 / 6))), y))
+
+
+def _gelu_tanh(emit: Emit, y: Any) -> Any:
+    cubed = emit(relax.op.multiply(emit(relax.op.power(y, _number(3.0))), _number(0.044715)))
+    inner = emit(relax.op.multiply(emit(relax.op.add(y, cubed)), _number((2 / np.pi) ** 0.5)))
+    more = emit(relax.op.add(emit(relax.op.tanh(inner)), _number(1.0)))
+    return emit(relax.op.multiply(emit(relax.op.multiply(y, _number(0.5))), more))
+
+
+def _gelu(emit: Emit, y: Any) -> Any:
+    """As the exporter to ONNX writes it."""
+    inner = emit(relax.op.erf(emit(relax.op.divide(y, _number(2**0.5)))))
+    more = emit(relax.op.add(inner, _number(1.0)))
+    return emit(relax.op.multiply(emit(relax.op.multiply(y, more)), _number(0.5)))
+
+
+def _silu(emit: Emit, y: Any) -> Any:
+    gate = emit(relax.op.add(emit(relax.op.exp(emit(relax.op.negative(y)))), _number(1.0)))
+    return emit(relax.op.divide(y, gate))
+
+
+WRITTEN = {
+    "hardswish": (_hard_swish, nnf.hardswish),
+    "hardswish by limits": (_hard_swish_by_limits, nnf.hardswish),
+    "gelu_tanh": (_gelu_tanh, lambda y: nnf.gelu(y, approximate="tanh")),
+    "gelu": (_gelu, nnf.gelu),
+    "silu": (_silu, nnf.silu),
+}
+
+
+@PRECISIONS
+@pytest.mark.parametrize("name", WRITTEN)
+def test_activations_are_recognised_however_they_are_written(
+    name: str, precision: Precision
+) -> None:
+    written, wanted = WRITTEN[name]
+    x, w = random(2, 9, 24), random(24, 40)
+    (unit,) = check(
+        lambda emit, v: written(emit, emit(relax.op.matmul(v, relax.const(w)))),
+        wanted(t(x) @ t(w)), precision, x,
+    )  # fmt: skip
+    assert unit.epilogue.activation == name.split()[0]
+
+
+def test_what_is_nearly_an_activation_stays_outside() -> None:
+    x, w = random(2, 9, 24), random(24, 40)
+
+    def halved(emit: Emit, v: Any) -> Any:
+        return relax.op.multiply(_hard_swish(emit, emit(relax.op.matmul(v, relax.const(w)))),
+                                 _number(0.5))  # fmt: skip
+
+    (unit,) = check(halved, nnf.hardswish(t(x) @ t(w)) / 2, FLOAT32, x)
+    assert unit.epilogue.activation in ("none", "hardswish")
+
+    def read_twice(emit: Emit, v: Any) -> Any:
+        y = emit(relax.op.matmul(v, relax.const(w)))
+        return relax.op.add(_gelu(emit, y), emit(relax.op.tanh(y)))
+
+    y = t(x) @ t(w)
+    (unit,) = check(read_twice, nnf.gelu(y) + y.tanh(), FLOAT32, x)
+    assert unit.epilogue.activation == "none"
 
 
 def test_patches_become_channels() -> None:

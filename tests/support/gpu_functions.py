@@ -138,6 +138,18 @@ def _rows(rng: np.random.Generator) -> tirx.PrimFunc:
     return te.create_prim_func([x, topi.max(topi.abs(x), -1, keepdims=True)])
 
 
+def hard_swish(*shape: int, scale: bool = False) -> tirx.PrimFunc:
+    """Half precision in memory, single in between, with numbers, and a value for all of a row."""
+    x = te.placeholder(shape, "float16", name="x")
+    given = [x]
+    y = topi.cast(x, "float32")
+    if scale:
+        given.append(te.placeholder((*shape[:-1], 1), "float16", name="scale"))
+        y = topi.multiply(y, topi.cast(given[-1], "float32"))
+    y = topi.multiply(y, topi.clip(topi.add(y, 3.0), 0.0, 6.0))
+    return te.create_prim_func([*given, topi.cast(topi.divide(y, 6.0), "float16")])
+
+
 KINDS: dict[str, Callable[[np.random.Generator], tirx.PrimFunc]] = {
     "convolution": _convolution,
     "product": _product,

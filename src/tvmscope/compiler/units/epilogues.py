@@ -12,9 +12,9 @@ import numpy as np
 from tvm import relax
 
 from tvmscope.compiler.units.found import Chain
+from tvmscope.compiler.units.functions import activation_after
 from tvmscope.compiler.units.graph import (
     Array,
-    Graph,
     constant,
     dtype_of,
     name_of,
@@ -65,7 +65,7 @@ def follow(chain: Chain, dtype: str) -> Tail:
 def _step(tail: Tail) -> Tail | None:
     if tail.epilogue.output is not None:
         return None  # nothing may follow a cast
-    if (found := _gated(tail)) is not None:
+    if (found := _recognised(tail)) is not None:
         return found
     reader = tail.chain.next()
     call = tail.chain.graph.call(reader) if reader is not None else None
@@ -176,26 +176,20 @@ def _activated(
     return replace(tail, chain=tail.chain.then(*more), epilogue=epilogue)
 
 
-def _gated(tail: Tail) -> Tail | None:
-    """Add x * sigmoid(x): the value is read twice, by the gate and by the product."""
-    graph, var = tail.chain.graph, tail.chain.last
-    readers = set(graph.readers[var])
-    if tail.epilogue.activation != "none" or len(readers) != 2 or None in readers:
+def _recognised(tail: Tail) -> Tail | None:
+    """Add an activation that is written with several operators."""
+    graph = tail.chain.graph
+    if tail.epilogue.activation != "none" or tail.chain.last in graph.needed:
         return None
-    if readers & tail.chain.taken:
+    found = activation_after(graph, tail.chain.last)
+    if found is None or tail.chain.taken.intersection(found[1]):
         return None
-    for gate, product in _pairs(graph, readers):
-        call = graph.call(product, "multiply")
-        if call is None or graph.only_reader(gate) != product:
-            continue
-        if set(call.args) == {var, gate} and graph.call(gate, "sigmoid") is not None:
-            return _activated(tail, "silu", (), gate, product)
-    return None
-
-
-def _pairs(graph: Graph, readers: set[relax.Var | None]) -> list[tuple[relax.Var, relax.Var]]:
-    first, second = sorted((r for r in readers if r is not None), key=lambda v: graph.order[v])
-    return [(first, second), (second, first)]
+    kind, values = found
+    longer = _activated(tail, kind, (), *values)
+    output = _OUTPUTS.get(dtype_of(values[-1]))
+    if dtype_of(values[-1]) == tail.dtype:
+        return longer
+    return replace(longer, epilogue=replace(longer.epilogue, output=output)) if output else None
 
 
 def _cast(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:

@@ -153,6 +153,8 @@ def _finish(
 
 def _lanes(product: Product) -> int:
     """Return how many columns of the result lie beside each other in memory, in whole vectors."""
+    from tvm import tirx
+
     store = product.result_store
     wide = [v for v in product.columns if int(v.dom.extent) > 1]
     if not wide or not store.indices:
@@ -165,9 +167,9 @@ def _lanes(product: Product) -> int:
         ),
         None,
     )
-    if place is None or not place.same_as(store.indices[-1]):
+    if not isinstance(place, tirx.Var) or not place.same_as(store.indices[-1]):
         return 1
-    widest = min(WIDEST_BITS // int(store.buffer.dtype.bits), most_lanes(store.value))
+    widest = min(WIDEST_BITS // int(store.buffer.dtype.bits), most_lanes(store.value, place))
     return gcd(widest, int(wide[-1].dom.extent)) if can_be_vectors(store) else 1
 
 

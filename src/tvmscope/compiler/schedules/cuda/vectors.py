@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from tvm import ir, s_tir, sym, tirx
 
 WIDEST_BITS = 128
-_TRUTH_VALUES = 4
+_FOUR = 4
+_WIDE_BITS = 32
 _TYPES = ("float16", "bfloat16", "float32", "int32")
 """Types whose vectors TVM's CUDA generator can compute with."""
 
@@ -38,7 +39,7 @@ def widest_vector(
     for each in block.iter_vars:
         analyzer.bind(each.var, each.dom)
     bits = max(int(store.buffer.dtype.bits), *(int(v.ty.dtype.bits) for v in loads), 1)
-    widest = min(WIDEST_BITS // bits, most_lanes(store.value))
+    widest = min(WIDEST_BITS // bits, most_lanes(store.value, axis.var))
     widest = _contiguous(store.buffer, store.indices, axis, widest, analyzer)
     while widest > 1 and not all(_holds(test, axis, widest, analyzer) for test in tests):
         widest //= 2
@@ -72,15 +73,20 @@ def loads_of(value: tirx.Expr) -> list[ir.TensorLoad]:
     return loads
 
 
-def most_lanes(value: tirx.Expr) -> int:
-    """Return how long vectors of an expression may be: TVM has no more than four truth values."""
+def most_lanes(value: tirx.Expr, var: tirx.Var) -> int:
+    """Return how long vectors of an expression along a variable may be: TVM has no more than four
+    truth values, and writes no more than four equal values of 32 bits, as of a constant, into
+    one."""
     import tvm_ffi
     from tvm import tirx
 
-    tests = list[tirx.Expr]()
+    tests, singles = list[tirx.Expr](), list[tirx.Expr]()
     kinds = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
     tvm_ffi.structural_walk(value, (kinds, tests.append))
-    return _TRUTH_VALUES if any(loads_of(test) for test in tests) else WIDEST_BITS
+    tvm_ffi.structural_walk(value, ((tirx.FloatImm, tirx.Cast), singles.append))
+    equal = (e for e in singles if not depends(e, var))
+    wide = any(int(e.ty.dtype.bits) >= _WIDE_BITS for e in equal)
+    return _FOUR if wide or any(loads_of(test) for test in tests) else WIDEST_BITS
 
 
 def depends(value: tirx.Expr, var: tirx.Var) -> bool:
