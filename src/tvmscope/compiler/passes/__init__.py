@@ -37,6 +37,7 @@ from tvmscope.compiler.passes import (
     narrow_results,
     nhwc,
     norm_rows,
+    one_graph,
     outside_graph,
     pack_matmul,
     pad_channels,
@@ -118,6 +119,7 @@ PASSES = unique(
         compile_units.PASS,
         gpu_rules.PASS,
         tvm_own.RESHAPE_VIEWS,
+        one_graph.PASS,  # views of inputs are known as such
         tvm_own.END_DATAFLOW,
         tvm_own.DROP_PURITY,
         tvm_own.DESTINATION_PASSING,
