@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import tvmscope
+from support.alone import ASK, RUN
 from support.torch_nets import two_convolutions
 from tvmscope.backends import tvm as tvm_backend
 from tvmscope.backends.api import LoadRequest
@@ -34,25 +35,6 @@ pytestmark = [
 NET = two_convolutions((32, 64), 5, (1, 3, 32, 32))
 EXIT = (0x000FEA0003800000_000000000000794D).to_bytes(16, "little")
 """The instruction of sm_80 to sm_90."""
-RUN = """
-import sys
-for name in ("torch", "tvmscope", "triton"):
-    sys.modules[name] = None
-{before}
-sys.path.insert(0, sys.argv[1])
-import numpy as np
-from load_model import LoadError, Model
-try:
-    model = Model(sys.argv[1])
-    with np.load("inputs.npz") as data:
-        for _ in range(4):  # the first runs record the CUDA graph
-            outputs = model(**data)
-except LoadError as e:
-    print(e)
-    sys.exit(7)
-np.savez("out.npz", **outputs)
-"""
-
 RUN_HERE = """
 import sys
 import numpy as np
@@ -70,21 +52,7 @@ except TvmscopeError as e:
     sys.exit(7)
 np.savez("out.npz", **outputs)
 """
-"""The same with tvmscope."""
-ASK = """
-import json
-import tvm_ffi
-register = tvm_ffi.register_global_func
-kernels = {{entry["name"] for entry in json.load(open(sys.argv[1] + "/cubins.json"))}}
-def asking(name, function=None, override=False):
-    def launch(*args):
-        args = list(args)
-        args[{index}] = {value}
-        return function(*args)
-    return register(name, launch if name in kernels else function, override)
-tvm_ffi.register_global_func = asking
-"""
-"""Launches with another number than the program gives: of threads, or of bytes of shared memory."""
+"""What `support.alone.RUN` does, with tvmscope."""
 LEFT_BYTES = 32 << 20
 
 

@@ -151,6 +151,13 @@ def test_a_run_in_which_nothing_is_captured_is_refused(timeline) -> None:
         profiler(timeline, ("pad", "dense")).run()
 
 
+def test_a_program_whose_kernels_are_all_outside_graphs_is_timed(timeline) -> None:
+    found = profiler(timeline, ("pad", "dense"))
+    found._recorder.loaded.artifact.kernels = CALLS[:1] + CALLS[3:4]
+    found.run()
+    assert [span.kernel for trace in found.traces() for span in trace.spans] == ["pad", "dense"]
+
+
 def test_a_part_that_is_never_launched_as_one_is_refused(timeline, monkeypatch) -> None:
     found = profiler(timeline)
     monkeypatch.setattr(found._recorder.loaded.machine, "forgets", True)
