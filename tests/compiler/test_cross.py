@@ -19,6 +19,7 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, RunError
+from tvmscope.messages import render
 from tvmscope.runtime import artifact, cuda_code, load_model
 from tvmscope.runtime.loaded_artifact import load_callable
 
@@ -226,22 +227,56 @@ def test_packed_modules_get_machine_code() -> None:
     others = ((b"relax.VMExecutable", b"program"), (b"_lib", b""))
     blob = packed_modules(*others, (b"cuda", cuda_module(b"cuda", b"source")))
     wanted = packed_modules(*others, (b"cuda", cuda_module(b"cubin", b"CODE")))
-    assert machine_code.with_machine_code(blob, lambda _: b"CODE") == wanted
-    assert machine_code.with_machine_code(wanted, lambda _: b"other") == wanted
+    for given, code in ((blob, b"CODE"), (wanted, b"other")):
+        made = machine_code.with_machine_code(memoryview(given), lambda _, c=code: c, [])
+        assert b"".join(made) == wanted
 
 
-def test_source_for_a_gpu_that_the_compiler_does_not_know_is_kept() -> None:
+@pytest.mark.parametrize("said", [
+    "nvcc fatal : Unsupported gpu architecture 'sm_50'",
+    "Cannot find CUDA path. Please set CUDA_PATH environment variable",
+    "host_config.h(143): error: #error -- unsupported GNU version!",
+])  # fmt: skip
+def test_source_is_kept_where_the_compiler_does_not_work(said: str) -> None:
+    blob, remarks = packed_modules((b"cuda", cuda_module(b"cuda", b"source"))), []
+
+    def fails(_: str) -> bytes:
+        raise RuntimeError(f"extern kernel();\nCompilation error:\n{said}")
+
+    assert b"".join(machine_code.with_machine_code(blob, fails, remarks)) == blob
+    (remark,) = map(render, remarks)
+    assert said in remark
+    assert "compiled where the artifact is loaded" in remark
+
+
+def test_an_error_in_the_source_ends_the_build() -> None:
     blob = packed_modules((b"cuda", cuda_module(b"cuda", b"source")))
 
-    def old(_: str) -> bytes:
-        raise RuntimeError("nvcc fatal : Unsupported gpu architecture 'sm_50'")
-
     def broken(_: str) -> bytes:
-        raise RuntimeError('expected a ";"')
+        raise RuntimeError('a/tvm_kernels.cu(7): error: expected a ";"\n1 error detected')
 
-    assert machine_code.with_machine_code(blob, old) == blob
     with pytest.raises(BuildError, match=r"CUDA source cannot be compiled: .*expected"):
-        machine_code.with_machine_code(blob, broken)
+        machine_code.with_machine_code(blob, broken, [])
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler is installed")
+def test_large_data_is_kept_away_from_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code reaches 2 GiB: a library with more weights than that in between cannot be linked."""
+    made = {}
+    for limit in (1 << 30, 1):
+        monkeypatch.setattr(machine_code, "_LARGE_BYTES", limit)
+        section = machine_code._section(100, "x86_64-linux-gnu")
+        source = tmp_path / "data.s"
+        (tmp_path / "data.bin").write_bytes(b"*" * 100)
+        text = machine_code._ASSEMBLY.format(
+            section=section, symbol="blob", file=tmp_path / "data.bin", size=100
+        )
+        source.write_text(text)
+        library = tmp_path / f"{limit}.so"
+        subprocess.run(["gcc", "-shared", "-o", library, source], check=True)
+        made[limit] = sections(library)
+    assert b"*" * 100 in made[1 << 30][".rodata"]
+    assert b"*" * 100 in made[1][".lrodata"]
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")

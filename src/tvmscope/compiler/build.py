@@ -67,7 +67,7 @@ def build(
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as scratch:
         library, apart = Path(scratch) / artifacts.LIBRARY, Path(scratch) / artifacts.WEIGHTS
         linked_for = target if target.kind == "llvm" else host
-        _generate(prepared, module, tvm_target, options, library, linked_for)
+        kept = _generate(prepared, module, tvm_target, options, library, linked_for)
         stored = weights.save(constants, apart) if constants else ()
         cubins.save(_cubins(lowered), Path(scratch), lowered.library_calls)
         shutil.copyfile(load_model.__file__, Path(scratch) / artifacts.LOADER)
@@ -106,6 +106,7 @@ def build(
                 *imported.warnings,
                 *preflight.on_device([part for part, _ in imported.fallbacks], target.device),
                 *lowered.remarks,
+                *kept,
                 *_unmeasured(lowered, target, options),
             ),
             vision=vision_of(prepared),
@@ -158,8 +159,8 @@ def _generate(
     options: CompileOptions,
     library: Path,
     linked_for: Target,
-) -> None:
-    """Write the library: code on all cores, then linked."""
+) -> list[Text]:
+    """Write the library: code on all cores, then linked. Return remarks on its code."""
     load_model.choose_cuda_compiler()
     tvm_compat.remember_cuda_binaries(tvm)
     cores = cpu_features.usable_cores()
@@ -175,13 +176,14 @@ def _generate(
                     reason=one_line(e),
                 )
             ) from e
-        _link(made, library, linked_for, tvm_target)
+        return _link(made, library, linked_for, tvm_target)
 
 
 def _link(
     made: shares.Generated, library: Path, target: Target, tvm_target: tvm.target.Target
-) -> None:
-    linker, packer = partial(link, linker_for(target)), machine_code.packer(tvm_target)
+) -> list[Text]:
+    remarks: list[Text] = []
+    linker, packer = partial(link, linker_for(target)), machine_code.packer(tvm_target, remarks)
     objects = [str(file) for file in made.objects]
     try:
         made.executable.export_library(
@@ -191,6 +193,7 @@ def _link(
         raise
     except Exception as e:  # TVM raises its own error types while it writes object files
         raise BuildError(msg("the library cannot be written: {reason}", reason=one_line(e))) from e
+    return remarks
 
 
 def _outputs(prepared: Prepared, module: tvm.IRModule) -> tuple[TensorSpec, ...]:

@@ -353,7 +353,7 @@ def _write_library(func: tirx.PrimFunc, target: Target, output: Path) -> None:
     # a CUDA compiler reads the architecture from the target
     with tvm_target, tvm.transform.PassContext(opt_level=3, config=ASYNCHRONOUS):
         built = tvm.tirx.build(tvm.IRModule({"main": func}), target=tvm_target)
-        packer = machine_code.packer(tvm_target)
+        packer = machine_code.packer(tvm_target, [])
         built.export_library(str(output), fcompile=linker, fpack_imports=packer)
 
 
