@@ -644,6 +644,28 @@ def _scheduled(target: Target, name: str) -> Pair:
     return before, after
 
 
+@case("one-graph")
+def _(_: Target) -> Pair:
+    """The second input's kernel runs before the graph, the first output's after it."""
+
+    def parts(x: relax.Expr, y: relax.Expr, order: str) -> relax.Expr:
+        steps: dict[str, Callable[[], relax.Expr]] = {
+            "a": lambda: kernel(topi.exp, x, name="exp"),
+            "b": lambda: kernel(topi.tanh, made["a"], name="tanh"),
+            "o": lambda: kernel(topi.sqrt, made["b"], name="sqrt"),
+            "c": lambda: kernel(topi.exp, y, name="exp"),
+            "p": lambda: kernel(topi.add, made["b"], made["c"], name="add"),
+            "q": lambda: kernel(topi.erf, made["p"], name="erf"),
+        }
+        made: dict[str, relax.Expr] = {}
+        for name in order:
+            made[name] = steps[name]()
+        return relax.Tuple([made["o"], made["q"]])
+
+    inputs = torch.ones(3, 5), torch.ones(3, 5)
+    return graphs(lambda x, y: parts(x, y, "abocpq"), lambda x, y: parts(x, y, "acbpoq"), *inputs)
+
+
 @case("cpu-rules")
 def _(target: Target) -> Pair:
     return _scheduled(target, "fallback")

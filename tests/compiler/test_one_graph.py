@@ -9,6 +9,7 @@ from tvm import relax
 
 from support import placed_units
 from tvmscope.compiler import pipeline, targets
+from tvmscope.compiler.describe import sources
 from tvmscope.compiler.rewrites.cuda.one_graph import one_graph
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.precision import FLOAT16
@@ -65,6 +66,63 @@ def test_order_changes_and_numbers_do_not() -> None:
     found = machine["main"](*(tvm.runtime.tensor(a) for a in (x, y)))
     for value, close in zip(found, wanted, strict=True):
         np.testing.assert_allclose(value.numpy(), close, rtol=5e-3, atol=5e-3)
+
+
+def test_an_output_that_another_kernel_reads_stays_before_it() -> None:
+    """The function returns a tuple that is not bound to a name."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 32), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            first = builder.emit_output(builder.call_te(tvm.topi.exp, x))
+            between = builder.emit(builder.call_te(tvm.topi.tanh, x))
+            last = builder.emit_output(builder.call_te(tvm.topi.add, first, between))
+        builder.emit_func_output(relax.Tuple([first, last]))
+    made = builder.get()
+    bound = made["main"].body.blocks[0].bindings[-1]
+    body = relax.SeqExpr(made["main"].body.blocks, relax.Tuple([first, bound.var]))
+    main = relax.Function(made["main"].params, body, made["main"].ret_ty)
+    made.update_func(made.get_global_var("main"), main)
+    assert names(one_graph()(made)) == names(made)
+
+
+def test_memory_that_is_returned_is_written_after_the_graph() -> None:
+    """Kernels that write parts of one output into the same memory belong together."""
+    kind = relax.TensorType((4, 32), "float32")
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", kind)
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            a = builder.emit(builder.call_te(tvm.topi.exp, x), "a")
+            part = builder.emit(builder.call_te(tvm.topi.tanh, a), "part")
+            b = builder.emit(builder.call_te(tvm.topi.sqrt, a), "b")
+            c = builder.emit(builder.call_te(tvm.topi.erf, b), "c")
+            adds = builder.call_te(tvm.topi.add, part, a).args[0]
+            whole = builder.emit(relax.op.call_tir_inplace(adds, [part, a], 0, kind), "whole")
+            out = builder.emit_output((whole, c))
+        builder.emit_func_output(out)
+    assert [n for n in names(one_graph()(builder.get())) if n != "gv"] == [
+        "a", "b", "part", "c", "whole",
+    ]  # fmt: skip
+
+
+def test_source_operators_follow_their_kernels() -> None:
+    """Two calls of one kernel change places: the first one writes an output."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 32), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            a = builder.emit(builder.call_te(tvm.topi.exp, x), "src0s")
+            early = builder.emit_output(builder.call_te(tvm.topi.tanh, a), "src1s")
+            inner = builder.emit(builder.call_te(tvm.topi.tanh, a), "src2s")
+            late = builder.emit_output(builder.call_te(tvm.topi.sqrt, inner), "src3s")
+        builder.emit_func_output(relax.Tuple([early, late]))
+    before = builder.get()
+    calls = sources.kernel_calls(before)
+    assert [call.sources for call in calls] == [(0,), (1,), (2,), (3,)]
+    after = one_graph()(tvm.IRModule(dict(before.functions_items())))
+    ordered = sources.reordered(calls, before, after)
+    assert [call.sources for call in ordered] == [(0,), (2,), (1,), (3,)]
 
 
 @pytest.mark.parametrize("count", [1, 2])

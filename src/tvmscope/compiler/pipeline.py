@@ -201,6 +201,8 @@ def _track(
     """Carry source names over a pass; from fusion on, follow kernels instead of bindings."""
     if step.tracks == "fusion":
         return after, sources.trace_fusion(before, after)
+    if step.tracks == "order" and calls:
+        return after, sources.reordered(calls, before, after)
     if step.tracks == "calls":  # if no fusion ran, the kernels are the calls before this pass
         return after, edges.placed(calls or sources.kernel_calls(before), before)
     if calls:

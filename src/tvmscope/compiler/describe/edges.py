@@ -79,7 +79,7 @@ def _written(function: relax.Function, rows: list[relax.Binding]) -> Places:
         if isinstance(result, relax.Var):
             found[result] = found.get(result, frozenset()) | {index}
     for binding in reversed(rows):
-        for value in (_viewed(binding.value), *_overwritten(binding.value)):
+        for value in (_viewed(binding.value), *overwritten(binding.value)):
             if value is not None and binding.var in found:
                 found[value] = found.get(value, frozenset()) | found[binding.var]
     return found
@@ -103,7 +103,7 @@ def _viewed(value: relax.Expr) -> relax.Var | None:
     return value if isinstance(value, relax.Var) else None
 
 
-def _overwritten(value: relax.Expr) -> Iterator[relax.Var]:
+def overwritten(value: relax.Expr) -> Iterator[relax.Var]:
     """Yield the values whose memory a kernel writes its result into."""
     if isinstance(value, relax.Call) and getattr(value.op, "name", "") == _IN_PLACE:
         operands = _fields(value.args[1])

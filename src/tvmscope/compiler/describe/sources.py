@@ -8,7 +8,7 @@ pass added, and `trace_kernels` follows the calls through operator fusion.
 from __future__ import annotations
 
 import re
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -160,6 +160,25 @@ def kernel_calls(module: tvm.IRModule) -> list[Call]:
         if callee is not None:
             calls.append(Call(callee, labels(binding.var)))
     return calls
+
+
+def reordered(calls: list[Call], before: tvm.IRModule, after: tvm.IRModule) -> list[Call]:
+    """Return the calls in the order of `after`, which has the bindings of `before` in another one.
+
+    Calls that became views follow the kernel that they followed.
+    """
+    place = {binding.var: at for at, binding in enumerate(bindings(after["main"]))}
+    places: dict[str, list[int]] = defaultdict(list)
+    for binding in bindings(before["main"]):
+        if (name := kernel_of(binding.value)) is not None:
+            places[name].append(place[binding.var])
+    traced = Counter(call.kernel for call in calls)
+    known = {name: iter(found) for name, found in places.items() if len(found) == traced[name]}
+    keys, last = [], -1
+    for call in calls:
+        last = next(known[call.kernel]) if call.kernel in known else last
+        keys.append(last)
+    return [calls[at] for at in sorted(range(len(calls)), key=lambda at: keys[at])]
 
 
 def trace_fusion(before: tvm.IRModule, after: tvm.IRModule) -> list[Call]:

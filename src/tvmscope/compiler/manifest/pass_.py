@@ -68,10 +68,10 @@ class Pass:
     """Whether the virtual machine cannot run the module without the pass."""
     switches: tuple[Switch, ...] = ()
     """How an ablation leaves the pass, or a part of it, out."""
-    tracks: Literal["bindings", "fusion", "calls"] = "bindings"
+    tracks: Literal["bindings", "fusion", "order", "calls"] = "bindings"
     """How the pass affects the names of source operators: it keeps them on the bindings; it
-    fuses bindings into kernels, which then carry the names; or, if nothing was fused, the calls
-    that it rewrites are the kernels."""
+    fuses bindings into kernels, which then carry the names; it changes the kernels' order; or, if
+    nothing was fused, the calls that it rewrites are the kernels."""
     shows: Shows | None = None
     """Which kernels show that the pass did not run; None if that is not known in advance."""
     finding: str = "pass-disabled"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
+from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.core.options import CompileOptions
 from tvmscope.messages import marked
 
@@ -32,4 +33,6 @@ PASS = Pass(
     make=make,
     ours=("cuda",),
     when=_records,
+    tracks="order",
+    switches=(Switch(name="one-graph", needs=("cuda-graph",)),),
 )

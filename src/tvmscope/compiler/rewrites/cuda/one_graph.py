@@ -11,12 +11,14 @@ kernels are launched before and after a graph. One in the middle would split it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import tvm
 from tvm import relax
 
+from tvmscope.compiler.describe.edges import overwritten
+from tvmscope.compiler.describe.sources import kernel_of
 from tvmscope.compiler.units.graph import variables
 
 
@@ -59,18 +61,22 @@ def _inputs_first(
 def _outputs_last(bindings: Sequence[relax.Binding], result: relax.Expr) -> list[relax.Binding]:
     """Return the bindings, those last that the function returns and that nothing else reads."""
     readers = Counter(var for binding in bindings for var in _read(binding))
-    returned = set(variables(result))
+    returned = {var for var in variables(result) if not readers[var]}
     for binding in reversed(bindings):
-        if binding.var in returned and not _is_kernel(binding):  # the tuple of all outputs
-            returned |= {var for var in _read(binding) if readers[var] == 1}
+        if binding.var in returned:
+            returned |= {var for var in _same_memory(binding) if readers[var] == 1}
     last = [b for b in bindings if b.var in returned]
     return [b for b in bindings if b.var not in returned] + last
 
 
+def _same_memory(binding: relax.Binding) -> Collection[relax.Var]:
+    """Return the values of which a value is a view, or a tuple, or into which it is written."""
+    return set(overwritten(binding.value)) if _is_kernel(binding) else _read(binding)
+
+
 def _read(binding: relax.Binding) -> set[relax.Var]:
-    return set(variables(binding.value)) if isinstance(binding, relax.VarBinding) else set()
+    return set(variables(binding.value))
 
 
 def _is_kernel(binding: relax.Binding) -> bool:
-    value = binding.value
-    return isinstance(value, relax.Call) and value.op == tvm.ir.Op.get("relax.call_tir")
+    return kernel_of(binding.value) is not None
