@@ -212,6 +212,61 @@ def test_what_is_nearly_an_activation_stays_outside() -> None:
     assert unit.epilogue.activation == "none"
 
 
+@pytest.mark.parametrize("follow", ["limit", "small number", "whole numbers", "two readers"])
+def test_what_follows_an_activation_is_computed(follow: str) -> None:
+    """The activation ends where its value is known; operators that hardly change it remain."""
+    x, w = random(2, 9, 24), random(24, 40)
+    wanted = nnf.silu(t(x) @ t(w))
+
+    def after(emit: Emit, v: Any) -> Any:
+        y = emit(_silu(emit, emit(relax.op.matmul(v, relax.const(w)))))
+        if follow == "limit":
+            return relax.op.minimum(y, _number(2.0))
+        if follow == "small number":
+            return relax.op.add(y, _number(1e-4))
+        if follow == "whole numbers":
+            return relax.op.astype(emit(relax.op.astype(y, "int32")), "float32")
+        return relax.op.add(emit(relax.op.mean(y, [1], keepdims=True)),
+                            emit(relax.op.max(y, [1], keepdims=True)))  # fmt: skip
+
+    results = {
+        "limit": wanted.clamp(max=2.0),
+        "small number": wanted + 1e-4,
+        "whole numbers": wanted.int().float(),
+        "two readers": wanted.mean(1, keepdim=True) + wanted.amax(1, keepdim=True),
+    }
+    (unit, *_) = check(after, results[follow], FLOAT32, x)
+    assert unit.epilogue.activation == "silu"
+
+
+def test_truncated_values_are_no_activation() -> None:
+    x, w = random(2, 9, 24), random(24, 40)
+
+    def truncated(emit: Emit, v: Any) -> Any:
+        y = emit(relax.op.matmul(v, relax.const(w)))
+        whole = emit(relax.op.astype(emit(relax.op.astype(y, "int32")), "float32"))
+        return relax.op.multiply(emit(relax.op.sigmoid(whole)), whole)
+
+    (unit,) = check(truncated, nnf.silu((t(x) @ t(w)).int().float()), FLOAT32, x)
+    assert unit.epilogue.activation == "none"
+
+
+def test_an_activation_that_two_reductions_read_is_stored_once() -> None:
+    """In half precision both read one wider copy, which only one of them can cast by itself."""
+    x, w = random(1, 8, 6, 6), random(16, 8, 1, 1)
+    y = nnf.silu(nnf.conv2d(t(x), t(w)))
+    wanted = torch.cat([y.mean((2, 3)), y.amax((2, 3))], 1)
+
+    def gates(emit: Emit, v: Any) -> Any:
+        z = emit(relax.op.nn.conv2d(v, relax.const(w)))
+        z = emit(relax.op.multiply(z, emit(relax.op.sigmoid(z))))
+        parts = [emit(relax.op.mean(z, [2, 3])), emit(relax.op.max(z, [2, 3]))]
+        return relax.op.concat(parts, 1)
+
+    (unit, *_) = check(gates, wanted, FLOAT16, x)
+    assert unit.epilogue.activation == "silu"
+
+
 def test_patches_become_channels() -> None:
     x, patch = random(1, 3, 8, 8), random(8, 3, 4, 4)
     (unit,) = check(

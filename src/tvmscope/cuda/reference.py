@@ -31,7 +31,7 @@ from tvmscope.messages import msg
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Tensors = Mapping[str, Array]
-_erf = np.vectorize(math.erf, otypes=[np.float64])
+erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def reference(unit: Unit, tensors: Tensors) -> Array:
@@ -81,7 +81,7 @@ def activate(x: Array, kind: str, parameters: tuple[float, ...] = ()) -> Array:
         "sigmoid": lambda: sigmoid,
         "silu": lambda: x * sigmoid,
         "hardswish": lambda: x * np.clip(x + 3, 0, 6) / 6,
-        "gelu": lambda: 0.5 * x * (1 + _erf(x / math.sqrt(2))),
+        "gelu": lambda: 0.5 * x * (1 + erf(x / math.sqrt(2))),
         "gelu_tanh": lambda: 0.5 * x * (1 + np.tanh(inner)),
     }
     return np.asarray(forms[kind]())

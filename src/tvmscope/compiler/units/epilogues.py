@@ -181,15 +181,18 @@ def _recognised(tail: Tail) -> Tail | None:
     graph = tail.chain.graph
     if tail.epilogue.activation != "none" or tail.chain.last in graph.needed:
         return None
-    found = activation_after(graph, tail.chain.last)
+    found = activation_after(graph, tail.chain.last, graph.needed | tail.chain.taken)
     if found is None or tail.chain.taken.intersection(found[1]):
         return None
     kind, values = found
     longer = _activated(tail, kind, (), *values)
-    output = _OUTPUTS.get(dtype_of(values[-1]))
     if dtype_of(values[-1]) == tail.dtype:
         return longer
-    return replace(longer, epilogue=replace(longer.epilogue, output=output)) if output else None
+    reader = longer.chain.next()  # computed in a wider type, and cast back
+    if reader is not None and graph.call(reader, "astype") and dtype_of(reader) == tail.dtype:
+        return replace(longer, chain=longer.chain.then(reader))
+    output = _OUTPUTS[dtype_of(values[-1])]
+    return replace(longer, epilogue=replace(longer.epilogue, output=output))
 
 
 def _cast(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:

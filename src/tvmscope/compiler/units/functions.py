@@ -4,32 +4,31 @@
     x * clip(x + 3, 0, 6) / 6                                  ->  hardswish
 
 Operators that read one value and numbers are a function of that value. It is computed for a range
-of arguments and compared with the activations that kernels have.
+of arguments and compared with the activations that kernels have. The first match counts: none of
+the activations is the beginning of another, and what follows it is not a part of it.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
+from typing import get_args
 
 import numpy as np
 from tvm import relax
 
 from tvmscope.compiler.units.graph import Array, Graph, dtype_of, name_of, scalar, shape_of
-from tvmscope.cuda.units import Activation
+from tvmscope.cuda.reference import activate, erf
+from tvmscope.cuda.units import Activation, Dtype
 
 Function = Callable[..., Array]
 _MOST_OPERATORS = 16
-_ARGUMENTS = np.concatenate([np.linspace(-12, 12, 241), [-1e3, -60.0, -1e-3, 1e-3, 60.0, 1e3]])
-_TOLERANCE = {"float32": 2e-6, "bfloat16": 8e-3}
+_LARGE = np.array([60.0, 1e3, 6e4, 3e38])
+_ARGUMENTS = np.concatenate([np.linspace(-12, 12, 241), -_LARGE, _LARGE, [-1e-3, 1e-3]])
+_TOLERANCE = {"float32": 2e-6, "float16": 6e-4, "bfloat16": 3e-3}
 """Of a value; numbers of the graph are rounded to the type."""
-_HALF_TOLERANCE = 1e-3
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-
-
-def _sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
-
+_ZERO = 1e-6
+"""What may stand for 0: a model may divide by the activation and a small number."""
+_FLOATS = get_args(Dtype)
 
 _OPERATORS: Mapping[str, Function] = {
     "add": np.add,
@@ -44,25 +43,21 @@ _OPERATORS: Mapping[str, Function] = {
     "square": np.square,
     "exp": np.exp,
     "tanh": np.tanh,
-    "erf": _erf,
-    "sigmoid": _sigmoid,
-    "nn.relu": lambda x: np.maximum(x, 0),
-    "nn.relu6": lambda x: np.clip(x, 0, 6),
+    "erf": erf,
+    "sigmoid": lambda x: activate(x, "sigmoid"),
+    "nn.relu": lambda x: activate(x, "relu"),
+    "nn.relu6": lambda x: activate(x, "relu6"),
     "astype": lambda x: x,
 }
-_ACTIVATIONS: Mapping[Activation, Function] = {
-    "silu": lambda x: x * _sigmoid(x),
-    "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
-    "gelu": lambda x: x * (1 + _erf(x / math.sqrt(2))) / 2,
-    "gelu_tanh": lambda x: x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
-}
+_ACTIVATIONS: tuple[Activation, ...] = ("silu", "hardswish", "gelu", "gelu_tanh")
 
 
-def activation_after(graph: Graph, var: relax.Var) -> tuple[Activation, list[relax.Var]] | None:
-    """Return the longest activation that is computed from `var` and alone reads it, and its values
-    in their order."""
+def activation_after(
+    graph: Graph, var: relax.Var, stored: Set[relax.Var]
+) -> tuple[Activation, list[relax.Var]] | None:
+    """Return the activation that is computed from `var` and alone reads it, and its values in their
+    order, of which only the last may be `stored`."""
     values, region = {var: _ARGUMENTS}, [var]
-    found: tuple[Activation, list[relax.Var]] | None = None
     waiting = _readers(graph, var)
     with np.errstate(all="ignore"):  # exp(1000)
         while waiting and len(region) <= _MOST_OPERATORS:
@@ -72,10 +67,12 @@ def activation_after(graph: Graph, var: relax.Var) -> tuple[Activation, list[rel
                 continue
             values[reader] = computed
             region.append(reader)
-            waiting |= _readers(graph, reader)
             if _is_closed(graph, region) and (kind := _named(computed, dtype_of(var))):
-                found = kind, region[1:]
-    return found
+                return kind, region[1:]
+            if reader in stored:
+                return None
+            waiting |= _readers(graph, reader)
+    return None
 
 
 def _readers(graph: Graph, var: relax.Var) -> set[relax.Var]:
@@ -86,7 +83,7 @@ def _computed(graph: Graph, reader: relax.Var, values: Mapping[relax.Var, Array]
     """Return the values of an operator over known ones and numbers."""
     call = graph.call(reader)
     function = _OPERATORS.get(name_of(call)) if call is not None else None
-    if call is None or function is None:
+    if call is None or function is None or dtype_of(reader) not in _FLOATS:
         return None
     given: list[Array | float | None] = []
     for arg in call.args:
@@ -109,8 +106,10 @@ def _is_closed(graph: Graph, region: list[relax.Var]) -> bool:
 def _named(values: Array, dtype: str) -> Activation | None:
     """Return the activation that has such values."""
     off: dict[Activation, float] = {}
-    for kind, function in _ACTIVATIONS.items():
-        wanted = function(_ARGUMENTS)
-        off[kind] = float(np.max(np.abs(values - wanted) / np.maximum(1, np.abs(wanted))))
-    best = min(off, key=lambda kind: off[kind])
-    return best if off[best] <= _TOLERANCE.get(dtype, _HALF_TOLERANCE) else None
+    for kind in _ACTIVATIONS:
+        wanted = activate(_ARGUMENTS, kind)
+        error = np.abs(values - wanted)
+        if np.all(error[wanted == 0] <= _ZERO):
+            off[kind] = float(np.max(error / np.maximum(1, np.abs(wanted))))
+    best = min(off, key=lambda kind: off[kind], default=None)
+    return best if best is not None and off[best] <= _TOLERANCE[dtype] else None
