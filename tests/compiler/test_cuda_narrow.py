@@ -55,6 +55,19 @@ def test_a_clip_with_one_limit_is_no_reason_for_casts(limited: Callable[[Tensor]
     assert sorted(others) == ["fused_cast_transpose_pad", "reshape"]
 
 
+def test_a_limit_that_keeps_infinities_away_still_does() -> None:
+    """In front of a softmax: of a row of -inf alone it would make NaN."""
+
+    class Guarded(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            scores = x @ torch.full((16, 8), -10.0)
+            return torch.softmax(torch.maximum(scores, torch.tensor(-LARGE)), -1)
+
+    x = torch.ones(4, 16)
+    x[0] = 6e4  # its product exceeds half precision
+    placed_units.of_torch(Guarded(), FLOAT16, x)
+
+
 def test_a_limit_that_would_become_infinite_is_kept_in_float32() -> None:
     torch.manual_seed(0)
     net = Net(lambda y: torch.maximum(y, torch.tensor(1e5)) / 1e5)

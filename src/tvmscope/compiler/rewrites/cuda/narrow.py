@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from functools import partial
 
-import numpy as np
 import tvm
 from tvm import relax
 
@@ -19,6 +18,7 @@ from tvmscope.compiler.units.graph import constant, dtype_of, name_of, scalar
 MOVES = ("reshape", "permute_dims", "expand_dims", "squeeze", "take")
 UNARY = ("nn.relu", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.leakyrelu", "clip", "nn.max_pool2d",
          "image.resize2d", "strided_slice")  # fmt: skip
+_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}
 BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 
 
@@ -78,16 +78,19 @@ def _concat(dtype: str, rewriter: Rewriter, call: relax.Call) -> relax.Expr | No
 
 
 def _as_constant(call: relax.Call, value: relax.Expr, dtype: str) -> relax.Expr | None:
-    """Return the call's constant operand in `dtype`; None if it would become infinite there."""
+    """Return the call's constant operand in `dtype`; None if it would become infinite there.
+
+    Where it only keeps infinities away, it becomes the largest number of `dtype`.
+    """
     array = constant(value)
     if array is None:
         return None
-    limit = float(np.finfo(np.float16).max) if dtype == "float16" else math.inf
+    limit = _LARGEST[dtype]
     number = scalar(value) if is_scalar(value) else None
     if number is not None and limit < abs(number) < math.inf:
         if not _limits_nothing(call, number):
             return None
-        value = relax.const(math.copysign(math.inf, number), "float32")
+        value = relax.const(math.copysign(limit, number), "float32")
     return relax.op.astype(value, dtype)
 
 
