@@ -129,7 +129,7 @@ def test_a_compiler_ends_with_its_chain(shop: Shop, tmp_path: Path) -> None:
 def test_chains_are_built_at_the_same_time_where_cores_are_plenty(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(build, "usable_cores", lambda: 8)
     shop.waits["tvmscope"] = Event()
     monkeypatch.setattr(
         Silent, "step", lambda *_: shop.waits["tvmscope"].set()

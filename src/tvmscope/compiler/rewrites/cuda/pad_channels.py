@@ -74,7 +74,7 @@ def _plan(graph: Graph, gpu: Gpu) -> _Plan:
     copied = {v: _padding_us(graph, gpu, units[v], d) for v, d in read.items()}
     padded = {v: time(_padded(units[v], True, False)) + copied[v] for v in read}
     # fewer channels than a load has are padded with the unit, to the smallest one
-    alone = {v: time(_loaded(u)) + copied[v] if v in read and _is_few(u) else time(u)
+    alone = {v: time(_loaded(u)) + copied[v] if v in read and _loaded(u) != u else time(u)
              for v, u in units.items()}  # fmt: skip
     for part in _parts(graph, wide, read):
         convs = [v for v in part if v in units]
@@ -114,7 +114,8 @@ def _is_few(unit: Conv2d) -> bool:
 
 
 def _loaded(unit: Conv2d) -> Conv2d:
-    return with_channels(unit, loaded_channels(unit.c, unit.dtype))
+    more = loaded_channels(unit.c, unit.dtype)
+    return with_channels(unit, more) if _is_few(unit) and more != unit.c else unit
 
 
 def _padded(unit: Conv2d, inputs: bool, outputs: bool) -> Conv2d:

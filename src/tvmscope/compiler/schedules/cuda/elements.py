@@ -101,7 +101,7 @@ def threads_for(count: int) -> int:
 RULE = ScheduleRule(
     name="tir-elementwise",
     devices=("cuda",),
-    version=1,
+    version=2,
     words=marked(
         "Kernels that compute each element by itself: neighbours on neighbouring threads, in "
         "vectors of 16 bytes where memory allows."

@@ -223,7 +223,7 @@ def _tensorize(
 RULE = ScheduleRule(
     name="tir-gemm",
     devices=("cuda",),
-    version=1,
+    version=2,
     words=marked(
         "Convolutions and matrix products in half precision on tensor cores: tiles in shared "
         "memory that asynchronous copies fill, and what follows in the same kernel."

@@ -132,7 +132,7 @@ def _gathered(sch: s_tir.Schedule, main: Block) -> list[int]:
 RULE = ScheduleRule(
     name="tir-windows",
     devices=("cuda",),
-    version=1,
+    version=2,
     words=marked(
         "Pooling and depthwise convolutions: a vector of channels per thread, which computes its "
         "whole window in registers."
