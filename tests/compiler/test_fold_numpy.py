@@ -43,6 +43,20 @@ FOLDED: dict[str, Build] = {
     "relax.logical_and": lambda: op.logical_and(const(X > 1, "bool"), const(Y > 1, "bool")),
     "relax.logical_or": lambda: op.logical_or(const(X > 3, "bool"), const(Y > 3, "bool")),
     "relax.logical_not": lambda: op.logical_not(const(X > 2, "bool")),
+    "relax.bitwise_and": lambda: op.bitwise_and(const(X > 1, "bool"), const(Y > 1, "bool")),
+    "relax.bitwise_or": lambda: op.bitwise_or(const([6, 1], "int32"), const([3, 8], "int32")),
+    "relax.bitwise_xor": lambda: op.bitwise_xor(const([6, 1], "int32"), const([3, 8], "int32")),
+    "relax.bitwise_not": lambda: op.bitwise_not(const([6, -1], "int32")),
+    "relax.take": lambda: op.take(const(X), const([4, 0, 2], "int64"), axis=1),
+    "relax.tril": lambda: op.tril(const(X), 1),
+    "relax.triu": lambda: op.triu(const(X), -1),
+    "relax.shape_to_tensor": lambda: op.shape_to_tensor(relax.ShapeExpr([3, 5])),
+    "relax.strided_slice": lambda: op.strided_slice(const(X), [1, 0], [4, 1], [0, 3], [-2, 1]),
+    "relax.concat": lambda: op.concat([const(X), const(Y[:1])], axis=0),
+    "relax.stack": lambda: op.stack([const(X), const(Y)], axis=1),
+    "relax.arange": lambda: op.arange(2, 11, 3, "int64"),
+    "relax.full": lambda: op.full((), const(2.5), "float32"),
+    "relax.flatten": lambda: op.flatten(const(X)),
     "relax.reshape": lambda: op.reshape(const(X), (5, 1, 3)),
     "relax.expand_dims": lambda: op.expand_dims(const(X), [0, 2]),
     "relax.squeeze": lambda: op.squeeze(const(X[None]), [0]),
@@ -60,7 +74,20 @@ def folded(mod: tvm.IRModule) -> np.ndarray[Any, Any]:
 
 
 def test_every_operator_of_the_table_is_tested() -> None:
-    assert set(FOLDED) == set(TABLE)
+    assert {*FOLDED, "relax.cumsum"} == set(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("axis", "exclusive", "wanted"),
+    [(1, False, [[1, 3, 6], [4, 9, 15]]), (0, True, [[0, 0, 0], [1, 2, 3]]),
+     (None, False, [1, 3, 6, 10, 15, 21])],
+)  # fmt: skip
+def test_cumulative_sums_which_the_compiler_leaves(
+    axis: int | None, exclusive: bool, wanted: list[Any]
+) -> None:
+    data = const([[1, 2, 3], [4, 5, 6]], "int64")
+    ours = fold_numpy()(module(lambda: op.cumsum(data, axis=axis, exclusive=exclusive)))
+    assert folded(ours).tolist() == wanted
 
 
 @pytest.mark.parametrize("name", FOLDED)
@@ -104,6 +131,7 @@ NOT_FOLDED: dict[str, Build] = {
     "a result that would grow": lambda x: op.broadcast_to(const([1.0]), (2, MOST_ELEMENTS_GROWN)),
     "a computed operand": lambda x: op.add(x, const(1.0)),
     "an operator that is not in the table": lambda x: op.exp(const(X)),
+    "many times one number": lambda x: op.full((2, 3), const(1.5), "float32"),
 }
 
 

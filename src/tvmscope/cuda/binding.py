@@ -310,6 +310,7 @@ def _attention(unit: Attention, config: Config) -> Binding:
         "SCALE": unit.scale,
         "CAUSAL": unit.causal,
         "MASKED": unit.mask is not None,
+        "MASK_BATCHES": unit.mask_batches or 0,
         "PRECISION": _precision(unit.math),
         "TILE_D": padded(unit.dim),
         "TILE_V": padded(unit.dim_v),

@@ -172,7 +172,9 @@ def _attention(unit: Attention, tensors: Tensors) -> Array:
         mask = tensors["mask"]
         shape = (unit.batch, unit.heads, unit.queries, unit.keys)
         steps = tuple(s * mask.itemsize for s in (*unit.mask, 1))
-        scores = scores + np.lib.stride_tricks.as_strided(mask, shape, steps).astype(np.float64)
+        batches = unit.mask_batches or unit.batch
+        own = np.lib.stride_tricks.as_strided(mask, (batches, *shape[1:]), steps)
+        scores = scores + np.tile(own.astype(np.float64), (unit.batch // batches, 1, 1, 1))
     if unit.causal:
         late = np.arange(unit.keys)[None, :] - np.arange(unit.queries)[:, None]
         scores = np.where(late > unit.keys - unit.queries, -np.inf, scores)

@@ -7,6 +7,7 @@ result may be far larger than its operands, so it is evaluated only where it is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Protocol
 
@@ -17,7 +18,7 @@ from tvm.ir.expr import GenericConst
 from tvm.tirx import FloatImm, IntImm
 
 from tvmscope.compiler.graph import arithmetic
-from tvmscope.compiler.graph.arithmetic import Array, Evaluate
+from tvmscope.compiler.graph.arithmetic import Array
 from tvmscope.compiler.graph.rewrite import static_shape
 
 _MOST_ELEMENTS = 1 << 26
@@ -36,6 +37,18 @@ def value(bindings: Bindings, expr: relax.Expr) -> Array | None:
     return _Evaluator(bindings).array(expr)
 
 
+def folded(bindings: Bindings, call: relax.Call, most_grown: int) -> Array | None:
+    """Return what a call of constants evaluates to; None if its value has more than `most_grown`
+    elements and is larger than all operands."""
+    shape = static_shape(call)
+    if name_of(call) not in arithmetic.TABLE or shape is None:
+        return None
+    args = _Evaluator(_Constants(bindings)).operands(call)
+    if args is None or prod(shape) > max(most_grown, *(a.size for a in args), 0):
+        return None
+    return _evaluated(args, call)
+
+
 def fields(bindings: Bindings, expr: relax.Expr) -> list[relax.Expr]:
     """Return the fields of a tuple that the graph builds; else nothing."""
     bound = bindings.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
@@ -50,6 +63,32 @@ def origin(bindings: Bindings, expr: relax.Expr) -> relax.Expr:
             break
         expr = bound
     return expr
+
+
+def name_of(call: relax.Call) -> str:
+    """Return the operator's name; empty for a call of anything else."""
+    return str(call.op.name) if isinstance(call.op, tvm.ir.Op) else ""
+
+
+def _evaluated(args: Sequence[Array], call: relax.Call) -> Array | None:
+    """Return the result; None where numpy's rules for types differ from the compiler's."""
+    if name_of(call) in arithmetic.FLOAT_ONLY and args[0].dtype.kind != "f":
+        return None
+    result = np.asarray(arithmetic.TABLE[name_of(call)](args, call), order="C")
+    fits = result.shape == static_shape(call) and str(result.dtype) == str(call.ty.dtype)
+    return result if fits else None
+
+
+@dataclass(frozen=True)
+class _Constants:
+    """The definitions of variables that are constants, or tuples of them."""
+
+    bindings: Bindings
+
+    def lookup_binding(self, var: relax.Var, /) -> relax.Expr | None:
+        """Return the constant or the tuple that a variable is bound to."""
+        bound = self.bindings.lookup_binding(var)
+        return bound if isinstance(bound, GenericConst | relax.Tuple) else None
 
 
 class _Evaluator:
@@ -71,21 +110,23 @@ class _Evaluator:
 
     def _call(self, call: relax.Call) -> Array | None:
         shape = static_shape(call)
-        name = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
-        evaluate = _INDEXING.get(name) or arithmetic.TABLE.get(name)
-        if evaluate is None or shape is None or prod(shape) > _MOST_ELEMENTS:
+        if name_of(call) not in arithmetic.TABLE or shape is None or prod(shape) > _MOST_ELEMENTS:
             return None
-        if name == "relax.shape_to_tensor":
-            return self._shape(call.args[0])
+        args = self.operands(call)
+        return None if args is None else _evaluated(args, call)
+
+    def operands(self, call: relax.Call) -> list[Array] | None:
+        """Return the values of a call's tensors, in order; None if one of them is not known."""
+        if name_of(call) == "relax.shape_to_tensor":
+            shape = self._shape(call.args[0])
+            return None if shape is None else [shape]
         args: list[Array] = []
         for part in self._flat(call.args):
             found = self.array(part)
             if found is None:
                 return None
             args.append(found)
-        result = np.asarray(evaluate(args, call))
-        fits = result.shape == shape and str(result.dtype) == str(call.ty.dtype)
-        return result if fits else None
+        return args
 
     def _flat(self, args: Sequence[relax.Expr]) -> list[relax.Expr]:
         """Return the tensors in order, also those in tuples; shapes are read from the call's
@@ -104,45 +145,3 @@ class _Evaluator:
         if sizes is None or not all(isinstance(s, IntImm) for s in sizes):
             return None
         return np.array([int(s) for s in sizes], np.int64)
-
-
-def _slice(args: Sequence[Array], call: relax.Call) -> Array:
-    """Return the tensor, then axes, begins, ends and, if given, strides, each a number."""
-    data, rest = args[0], [int(a) for a in args[1:]]
-    parts = len(call.args) - 1
-    count = len(rest) // parts
-    axes, begins, ends = (rest[n * count : (n + 1) * count] for n in range(3))
-    strides = rest[3 * count :] or [1] * count
-    taken = [slice(None)] * data.ndim
-    for axis, begin, end, stride in zip(axes, begins, ends, strides, strict=True):
-        taken[axis] = slice(begin, end, stride)
-    return data[tuple(taken)]
-
-
-def _joined(args: Sequence[Array], call: relax.Call) -> Array:
-    axis = call.attrs.axis
-    return np.concatenate(args, axis=None if axis is None else int(axis))
-
-
-def _range(args: Sequence[Array], call: relax.Call) -> Array:
-    return np.arange(*(a.item() for a in args)).astype(str(call.ty.dtype))
-
-
-def _filled(args: Sequence[Array], call: relax.Call) -> Array:
-    return np.full(static_shape(call) or (), args[-1].item(), str(call.ty.dtype))
-
-
-_INDEXING: dict[str, Evaluate] = {
-    "relax.tril": lambda a, c: np.tril(a[0], int(a[1])),
-    "relax.triu": lambda a, c: np.triu(a[0], int(a[1])),
-    "relax.shape_to_tensor": lambda a, c: a[0],
-    "relax.strided_slice": _slice,
-    "relax.concat": _joined,
-    "relax.stack": lambda a, c: np.stack(a, int(c.attrs.axis or 0)),
-    "relax.arange": _range,
-    "relax.full": _filled,
-    "relax.less": lambda a, c: a[0] < a[1],
-    "relax.greater_equal": lambda a, c: a[0] >= a[1],
-    "relax.where": lambda a, c: np.where(a[0], a[1], a[2]),
-    "relax.flatten": lambda a, c: a[0].reshape(-1),
-}

@@ -52,6 +52,7 @@ def match(call: relax.Call, chain: Chain) -> Found | None:
         k=_heads(k, 3),
         v=_heads(v, 2),
         mask=mask.strides,
+        mask_batches=mask.batches,
         math="tensor" if dtype != "float32" else "tf32x3",
     )
     operands: dict[str, Operand] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 from tvm import relax
@@ -15,6 +16,9 @@ from tvmscope.compiler.units.graph import Array, Graph, name_of, scalar, shape_o
 _HIDES = -1e4
 """A key with this added to its score, or in its place, has the weight 0 in every type, if the query
 sees any other key."""
+
+_MOST_ELEMENTS = 1 << 25
+"""A sum of constant masks that is larger stays in the graph."""
 
 Shape = tuple[int, int, int, int]
 """Batch, heads, queries and keys."""
@@ -28,6 +32,8 @@ class Step:
     value: relax.Expr
     hidden: bool | None = None
     fill: float = -np.inf
+    shape: tuple[int, ...] = ()
+    """Of the scores."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +46,8 @@ class Mask:
     operand: Operand | None = None
     strides: tuple[int, int, int] | None = None
     """The operand's strides over batch, heads and queries."""
+    batches: int | None = None
+    """The operand has so many, which repeat."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +65,26 @@ def step_of(call: relax.Call) -> tuple[relax.Expr, Step] | None:
     if name_of(call) == "add":
         left, right = call.args
         scores, other = (left, right) if shape_of(left) == shape else (right, left)
-        return (scores, Step(value=other)) if isinstance(scores, relax.Var) else None
+        known_scores = isinstance(scores, relax.Var)
+        return (scores, Step(value=other, shape=shape)) if known_scores else None
     if name_of(call) != "where":
         return None
     condition, first, second = call.args
     for given, scores, hidden in ((first, second, True), (second, first, False)):
         fill = scalar(given)
         if fill is not None and fill <= _HIDES and shape_of(scores) == shape:
-            return scores, Step(value=condition, hidden=hidden, fill=fill)
+            return scores, Step(value=condition, hidden=hidden, fill=fill, shape=shape)
     return None
 
 
 def join(graph: Graph, steps: Sequence[Step], shape: Shape, dtype: str) -> Mask | None:
     """Return one mask for all of them; None if a kernel cannot take them."""
+    mask = _seen_or_read(graph, steps, shape, dtype)
+    return _sum(graph, steps, shape) if mask is None else mask
+
+
+def _seen_or_read(graph: Graph, steps: Sequence[Step], shape: Shape, dtype: str) -> Mask | None:
+    """Return what constant masks hide, and at most one other mask as an operand."""
     found = {step: _seen(graph, step) for step in steps}
     constants = [seen for seen in found.values() if seen is not None]
     others = [step for step, seen in found.items() if seen is None]
@@ -129,6 +144,53 @@ def _causal(pairs: Array, shape: Shape) -> Mask | None:
     if not (rows == np.tri(queries, keys, diagonal, dtype=np.bool_)).all():
         return None
     return Mask(keys=queries + diagonal, causal=queries > 1)
+
+
+def _sum(graph: Graph, steps: Sequence[Step], shape: Shape) -> Mask | None:
+    """Return the sum of what is added to the scores, as an operand that is computed here: a bias of
+    distances and, for shifted windows, what each window hides."""
+    parts = [_added(graph, step, shape) for step in steps]
+    found = [part for part in parts if part is not None]
+    batches = max((len(part) for part in found), default=0)
+    if not found or len(found) < len(parts) or any(batches % len(part) for part in found):
+        return None
+    sizes = (max(axis) for axis in zip(*(part.shape for part in found), strict=True))
+    if prod(sizes) > _MOST_ELEMENTS:
+        return None
+    total = np.zeros((batches, 1, 1, 1), np.float32)
+    with np.errstate(over="ignore"):
+        for part in found:
+            total = total + np.tile(part, (batches // len(part), 1, 1, 1)).astype(np.float32)
+    if not (total > _HIDES).any(-1).all():
+        return None  # a query that sees nothing weighs its keys by what replaces their scores
+    return Mask(
+        keys=shape[3],
+        operand=np.where(total > _HIDES, total, np.float32(-np.inf)).reshape(-1),
+        strides=_strides(total.shape, (batches, *shape[1:])),
+        batches=batches if 1 < batches < shape[0] else None,
+    )
+
+
+def _added(graph: Graph, step: Step, shape: Shape) -> Array | None:
+    """Return a constant that is added to the scores, as batches (which repeat), heads, queries and
+    keys; one head or query if all are equal."""
+    values = known.value(graph, step.value) if step.hidden is None else None
+    *leading, queries, keys = step.shape
+    if values is None or (queries, keys) != shape[2:]:
+        return None
+    heads = next((n for n in range(len(leading), -1, -1) if prod(leading[n:]) == shape[1]), None)
+    if heads is None or prod(leading[:heads]) != shape[0]:
+        return None
+    own = (1,) * (len(step.shape) - values.ndim) + values.shape
+    first = next((n for n in range(heads) if own[n] > 1), heads)
+    equal_heads = prod(own[heads:-2]) == 1
+    whole = (*leading[first:heads], *([1] if equal_heads else leading[heads:]), own[-2], keys)
+    values = values.reshape(
+        (*own[first:heads], *([1] if equal_heads else own[heads:-2]), *own[-2:])
+    )
+    return np.broadcast_to(values, whole).reshape(
+        prod(leading[first:heads]), 1 if equal_heads else shape[1], own[-2], keys
+    )
 
 
 def _operand(step: Step, dtype: str) -> relax.Expr:

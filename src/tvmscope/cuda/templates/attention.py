@@ -25,7 +25,8 @@ def attention(
     K_BATCH: tl.constexpr, K_HEAD: tl.constexpr, K_ROW: tl.constexpr, K_OFFSET: tl.constexpr,
     V_BATCH: tl.constexpr, V_HEAD: tl.constexpr, V_ROW: tl.constexpr, V_OFFSET: tl.constexpr,
     Y_BATCH: tl.constexpr, Y_HEAD: tl.constexpr, Y_ROW: tl.constexpr, Y_OFFSET: tl.constexpr,
-    MASK_BATCH: tl.constexpr, MASK_HEAD: tl.constexpr, MASK_ROW: tl.constexpr,
+    MASK_BATCHES: tl.constexpr, MASK_BATCH: tl.constexpr, MASK_HEAD: tl.constexpr,
+    MASK_ROW: tl.constexpr,
     PRECISION: tl.constexpr, TILE_M: tl.constexpr, TILE_N: tl.constexpr, TILE_D: tl.constexpr,
     TILE_V: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
@@ -69,7 +70,8 @@ def attention(
             key = tl.load(key_at, mask=seen[None, :] & (d < DIM)[:, None], other=0.0)
         scores = product(query, key, None, PRECISION) * (SCALE * LOG2_E)
         if MASKED:
-            place = batch * MASK_BATCH + head * MASK_HEAD + m[:, None] * MASK_ROW + at[None, :]
+            of_batch = batch % MASK_BATCHES if MASK_BATCHES else batch
+            place = of_batch * MASK_BATCH + head * MASK_HEAD + m[:, None] * MASK_ROW + at[None, :]
             there = row_ok[:, None] & seen[None, :]
             scores += tl.load(mask + place, mask=there, other=0.0).to(tl.float32) * LOG2_E
         if CAUSAL:

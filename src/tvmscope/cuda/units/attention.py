@@ -42,6 +42,8 @@ class Attention(Unit):
     """None means dense [batch, rows, heads, dim], as projections write them."""
     mask: tuple[int, int, int] | None = None
     """Strides (batch, head, query) of an additive mask over the keys; 0 repeats it."""
+    mask_batches: int | None = None
+    """The mask has so many batches, which repeat; None means all."""
     math: Math = "tensor"
 
     def __post_init__(self) -> None:
@@ -98,7 +100,8 @@ class Attention(Unit):
         ]
         if self.mask is not None:
             batch, head, query = self.mask
-            size = (self.batch - 1) * batch + (self.heads - 1) * head + (self.queries - 1) * query
+            batches = self.mask_batches or self.batch
+            size = (batches - 1) * batch + (self.heads - 1) * head + (self.queries - 1) * query
             out.append(Tensor(role="mask", dtype=self.dtype, shape=(size + self.keys,)))
         y = extent("y", self.queries, self.dim_v)
         return (*out, Tensor(role="output", dtype=self.dtype, shape=y))

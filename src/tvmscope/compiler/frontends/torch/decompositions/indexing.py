@@ -90,6 +90,23 @@ def as_strided(
     return data.reshape(-1).index_select(0, places.reshape(-1)).reshape(tuple(size))
 
 
+def roll(data: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+    """Swap the two parts of each axis: slices and a concatenation move whole blocks and are fused
+    with what follows, which a gather is not."""
+    if not dims:
+        return roll(data.reshape(-1), shifts, (0,)).reshape(data.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = data.shape[dim]
+        if not isinstance(size, int):
+            return NotImplemented
+        if size and shift % size:
+            first = size - shift % size
+            data = torch.cat(
+                [data.narrow(dim, first, size - first), data.narrow(dim, 0, first)], dim
+            )
+    return data.clone()
+
+
 def searchsorted(
     sorted_sequence: Tensor,
     values: Tensor,
@@ -123,6 +140,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.select.int: select,
     aten.scatter_reduce.two: scatter_reduce,
     aten.as_strided.default: as_strided,
+    aten.roll.default: roll,
     aten.searchsorted.Tensor: searchsorted,
     aten.kthvalue.default: kthvalue,
 }
