@@ -8,33 +8,34 @@ A case is MODEL[@SIDE]:PRECISION:BATCH[:OPTION=VALUE], such as resnet50:float16:
 yolov3@640:float16:1, torchvision:swin_t:float16:1, resnet50:float16:1:db=none (without measured
 configurations) or resnet50:float16:1:disable-pass=place-units (without generated kernels); without
 one, all built-in models in float16 at batches 1, 8 and 32 and in float32 at 1. As many cases as
-there are jobs are loaded and compiled side by side; when all of them are, they are measured, one at
-a time on a machine that does nothing else. Each leaves its slim session in the output folder, so
-that a later call with the same folder measures what is missing. Models without their weights get
-seeded random ones. --every-peer adds torch.compile's max-autotune, which takes minutes, and ONNX
-Runtime's CUDA provider. A peer without a row is named below the table, with the reason.
+there are jobs load and compile side by side; those that are ready are measured one at a time, while
+all others stand still (in_turns.py). Each leaves its slim session in the output folder, so that a
+later call with the same folder measures what is missing. --beside takes a command that runs while
+cases load, such as tests; --also one of tvmscope's that measures, such as an ablation. Models
+without their weights get seeded random ones. --every-peer adds torch.compile's max-autotune, which
+takes minutes, and ONNX Runtime's CUDA provider. A peer without a row is named below the table, with
+the reason.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from in_turns import InTurns, Job
 
 from tvmscope.core.comparison import compare
 from tvmscope.core.measurement import Result
 from tvmscope.core.session import Session, load
 from tvmscope.core.stats import geometric_mean, median_s
-from tvmscope.measure.machine_lock import alone
 from tvmscope.models.catalog import built_ins
 from tvmscope.quantities import format_s
 
@@ -42,8 +43,6 @@ OURS = ("tvmscope", "tvmscope-tuned")
 PICTURE = "x"
 PEERS = "torch,torch-compile"
 SLOW_PEERS = "torch-compile-max-autotune,onnxruntime"
-_MEASURING_S = 8.0
-"""What a loaded case takes, at most, with a short duration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +96,8 @@ def main() -> None:
     parser.add_argument("--duration", default="0.5s")
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--budget-s", type=float, default=float("inf"))
+    parser.add_argument("--beside", action="append", default=[], help="runs while cases load")
+    parser.add_argument("--also", action="append", default=[], help="measures in turn with them")
     parser.add_argument("--option", action="append", default=[], help="for tvmscope bench")
     parser.add_argument("-o", "--output", type=Path, default=Path("results/cuda"))
     args = parser.parse_args()
@@ -104,11 +105,7 @@ def main() -> None:
     cases = args.cases or _all()
     until = time.monotonic() + args.budget_s
     missing = [case for case in cases if not _kept(args.output, case).is_file()]
-    peers = f"{args.peers},{SLOW_PEERS}" if args.every_peer else args.peers
-    options = [f"--backends=tvmscope,{peers}", f"--duration={args.duration}", *args.option]
-    for first in range(0, len(missing), args.jobs):
-        if time.monotonic() < until:
-            _measure(missing[first : first + args.jobs], args.output, options, until)
+    _measure(missing, args, until)
     _table(cases, args.output)
 
 
@@ -122,49 +119,41 @@ def _all() -> list[Case]:
     return [Case.parse(text) for text in half + [f"{n}:float32:1" for n in names]]
 
 
-def _measure(cases: Sequence[Case], output: Path, options: list[str], until: float) -> None:
-    """Load all cases at once, then let them measure in turn, and keep their sessions slim."""
-    with TemporaryDirectory() as folder, ExitStack() as stack:
-        running = {}
-        with alone(print):  # none of them gets its turn before all are ready
-            for number, case in enumerate(cases):
-                log = stack.enter_context((output / f"{case.name}.log").open("w"))
-                command = [
-                    sys.executable, "-m", "tvmscope", "bench", *case.arguments(), "--target=cuda",
-                    "--graph", "--offline", *options, f"--output={Path(folder) / case.name}",
-                ]  # fmt: skip
-                running[case] = subprocess.Popen(command, stdout=log, stderr=log)
-                os.sched_setaffinity(running[case].pid, _share(number, len(cases)))
-            started = time.monotonic()
-            late = list(cases)
-            while late and time.monotonic() < until - _MEASURING_S * len(cases):
-                time.sleep(0.2)
-                late = [c for c in late if running[c].poll() is None and not _waits(output, c)]
-            for case in late:  # the others are not to wait for them
-                running[case].send_signal(signal.SIGINT)
-        spent = time.monotonic() - started
-        names = ", ".join(case.name for case in late) or "none"
-        print(f"{len(running)} cases loaded in {spent:.0f} s, too late: {names}", flush=True)
-        for case, process in running.items():
-            try:
-                process.wait(max(1.0, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGINT)  # what was measured so far is kept
-                process.wait()
-            _keep(case, Path(folder) / case.name, output)
-        print(f"measured after {time.monotonic() - started:.0f} s", flush=True)
+def _measure(cases: Sequence[Case], args: argparse.Namespace, until: float) -> None:
+    """Measure each case alone while the others load; their sessions are kept slim."""
+    output: Path = args.output
+    peers = f"{args.peers},{SLOW_PEERS}" if args.every_peer else args.peers
+    options = [f"--backends=tvmscope,{peers}", f"--duration={args.duration}", *args.option]
+    started = time.monotonic()
+    with TemporaryDirectory() as folder:
 
+        def job(case: Case) -> Job:
+            command = [
+                sys.executable, "-m", "tvmscope", "bench", *case.arguments(), "--target=cuda",
+                "--graph", "--offline", *options, f"--output={Path(folder) / case.name}",
+            ]  # fmt: skip
+            return Job(name=case.name, command=command, log=output / f"{case.name}.log")
 
-def _share(number: int, count: int) -> set[int]:
-    """The cores of a case: with all of them, each would start as many threads as there are cores,
-    and those that wait for each other would keep the others from theirs."""
-    cores = sorted(os.sched_getaffinity(0))
-    first, each = number * len(cores) // count, max(2, 2 * len(cores) // count)
-    return {cores[(first + i) % len(cores)] for i in range(each)}
+        def ended(done: Job, code: int) -> None:
+            print(f"{done.name}: exit code {code} after {time.monotonic() - started:.0f} s")
+            if done.name in by_name:
+                _keep(by_name[done.name], Path(folder) / done.name, output)
 
-
-def _waits(output: Path, case: Case) -> bool:
-    return "this one waits" in (output / f"{case.name}.log").read_text()
+        by_name = {case.name: case for case in cases}
+        others = [
+            Job(
+                name=f"{kind}-{number}",
+                command=shlex.split(text),
+                log=output / f"{kind}-{number}.log",
+                measures=kind == "also",
+            )
+            for kind, texts in (("beside", args.beside), ("also", args.also))
+            for number, text in enumerate(texts)
+        ]
+        jobs = [*others, *map(job, cases)]
+        left = InTurns(jobs, ended, at_once=args.jobs, until=until).run()
+    if left:
+        print(f"no time for {', '.join(each.name for each in left)}", flush=True)
 
 
 def _keep(case: Case, session: Path, output: Path) -> None:

@@ -1,0 +1,98 @@
+"""Benchmark commands load side by side, and one measures while all others stand still."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+COMMAND = """
+import json, sys, time
+from pathlib import Path
+from tvmscope.measure.machine_lock import alone
+name, load_s, measure_s = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+ticks = Path(sys.argv[4]) / f"{name}.json"
+seen = {"loading": [], "measuring": []}
+def spend(what, seconds):
+    for _ in range(int(seconds / 0.02)):
+        seen[what].append(time.monotonic())
+        time.sleep(0.02)
+spend("loading", load_s)
+if measure_s:
+    with alone(lambda text: print(text, flush=True)):
+        spend("measuring", measure_s)
+ticks.write_text(json.dumps(seen))
+"""
+
+
+@pytest.fixture
+def in_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # a lock of its own
+    import in_turns as module
+
+    monkeypatch.setattr(module, "MEASURING_S", 1.0)
+    return module
+
+
+def job(module: ModuleType, folder: Path, name: str, load_s: float, measure_s: float) -> Any:
+    command = [sys.executable, "-c", COMMAND, name, str(load_s), str(measure_s), str(folder)]
+    return module.Job(
+        name=name, command=command, log=folder / f"{name}.log", measures=measure_s > 0
+    )
+
+
+def run(module: ModuleType, jobs: list[Any], **options: Any) -> tuple[dict[str, int], list[str]]:
+    codes: dict[str, int] = {}
+    left = module.InTurns(
+        jobs, lambda done, code: codes.update({done.name: code}), spare_bytes=0, **options
+    ).run()
+    return codes, [each.name for each in left]
+
+
+def ticks(folder: Path, name: str) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = json.loads((folder / f"{name}.json").read_text())
+    return found
+
+
+def test_nothing_moves_while_a_command_measures(in_turns: ModuleType, tmp_path: Path) -> None:
+    times = {"quick": (0.1, 0.5), "slow": (2.5, 0.3), "third": (0.2, 0.5), "beside": (2.5, 0.0)}
+    jobs = [job(in_turns, tmp_path, name, *t) for name, t in times.items()]
+    codes, left = run(in_turns, jobs, at_once=3, together=1)
+    assert codes == dict.fromkeys(times, 0)
+    assert not left
+    seen = {name: ticks(tmp_path, name) for name in times}
+    for name in ("quick", "slow", "third"):
+        begin, end = seen[name]["measuring"][0], seen[name]["measuring"][-1]
+        others = [t for o in times if o != name for what in seen[o].values() for t in what]
+        assert not [t for t in others if begin < t < end]
+
+
+def test_what_is_too_late_is_interrupted_and_what_is_ready_measures(
+    in_turns: ModuleType, tmp_path: Path
+) -> None:
+    jobs = [
+        job(in_turns, tmp_path, "ready", 0.1, 0.2), job(in_turns, tmp_path, "late", 60, 0.2),
+        job(in_turns, tmp_path, "never", 0.1, 0.2),
+    ]  # fmt: skip
+    start = time.monotonic()
+    codes, left = run(in_turns, jobs, at_once=2, together=2, until=start + 5)
+    assert codes["ready"] == 0
+    assert codes["late"] != 0
+    assert left == ["never"]
+    assert time.monotonic() - start < 10
+
+
+def test_a_failed_command_does_not_hold_the_others_up(in_turns: ModuleType, tmp_path: Path) -> None:
+    broken = in_turns.Job(
+        name="broken", command=[sys.executable, "-c", "raise SystemExit(3)"],
+        log=tmp_path / "broken.log",
+    )  # fmt: skip
+    codes, _ = run(in_turns, [broken, job(in_turns, tmp_path, "good", 0.1, 0.1)])
+    assert codes == {"broken": 3, "good": 0}
