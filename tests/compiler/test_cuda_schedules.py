@@ -28,6 +28,7 @@ from tvmscope.cuda.gpus import GPUS
 
 SM_90 = targets.resolve("cuda:sm_90")
 SMALL = {"rows": 32, "columns": 32, "terms": 32, "warps": (2, 2), "stages": 3}
+H = "float16"
 Schedule = Callable[..., s_tir.Schedule | None]
 RULES: dict[str, Schedule] = {
     "elements": elements.schedule_elements,
@@ -164,6 +165,24 @@ def test_single_values_between_halves_are_in_vectors_of_four(scale: bool) -> Non
     assert sch is not None
     assert "vectorized(4)" in sch.mod["main"].script()
     assert error(func, sch) < 2e-3
+
+
+@pytest.mark.parametrize("kind", ["triangle", "rows", "places"])
+def test_choices_by_place_in_half_precision_have_code(kind: str) -> None:
+    x = te.placeholder((16, 64), H, name="x")
+    chosen = {
+        "triangle": topi.trilu(x, tirx.const(0, "int32"), True),
+        "rows": te.compute(
+            x.shape, lambda i, j: tirx.Select(tirx.all(i < 5, i > 2), x[i, j], tirx.const(0, H))
+        ),
+        "places": te.compute(x.shape, lambda i, j: x[i, j] * (j % 2).astype(H)),
+    }
+    func = te.create_prim_func([x, chosen[kind]])
+    sch = elements.schedule_elements(func, SM_90)
+    assert sch is not None
+    assert "vectorized(4)" in sch.mod["main"].script()
+    assert error(func, sch) < 1e-3
+    assert source(sch)
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="CUDA code is compiled by nvcc")

@@ -170,9 +170,17 @@ def _silu(emit: Emit, y: Any) -> Any:
     return emit(relax.op.divide(y, gate))
 
 
+def _hard_swish_by_sigmoid(emit: Emit, y: Any) -> Any:
+    """As ONNX's HardSigmoid is imported: a sixth is rounded in half precision."""
+    scaled = emit(relax.op.multiply(y, _number(1 / 6)))
+    gate = emit(relax.op.clip(emit(relax.op.add(scaled, _number(0.5))), 0.0, 1.0))
+    return emit(relax.op.multiply(y, gate))
+
+
 WRITTEN = {
     "hardswish": (_hard_swish, nnf.hardswish),
     "hardswish by limits": (_hard_swish_by_limits, nnf.hardswish),
+    "hardswish by a sigmoid": (_hard_swish_by_sigmoid, nnf.hardswish),
     "gelu_tanh": (_gelu_tanh, lambda y: nnf.gelu(y, approximate="tanh")),
     "gelu": (_gelu, nnf.gelu),
     "silu": (_silu, nnf.silu),
@@ -210,6 +218,32 @@ def test_what_is_nearly_an_activation_stays_outside() -> None:
     y = t(x) @ t(w)
     (unit,) = check(read_twice, nnf.gelu(y) + y.tanh(), FLOAT32, x)
     assert unit.epilogue.activation == "none"
+
+
+@pytest.mark.parametrize("least", [-20.0, -65504.0, -3.3e38])
+def test_a_guard_against_infinity_stays_outside(least: float) -> None:
+    """silu(-inf) is not a number; silu(max(-inf, -20)) is."""
+    x, w = random(2, 9, 24), random(24, 40)
+
+    def guarded(emit: Emit, v: Any) -> Any:
+        y = emit(relax.op.matmul(v, relax.const(w)))
+        y = emit(relax.op.maximum(y, _number(least)))
+        return relax.op.multiply(emit(relax.op.sigmoid(y)), y)
+
+    (unit,) = check(guarded, nnf.silu(t(x) @ t(w)), FLOAT32, x)
+    assert unit.epilogue.activation in ("none", "clip")
+
+
+@PRECISIONS
+def test_limits_of_a_sum_are_not_those_of_the_clip_before_it(precision: Precision) -> None:
+    x, w = random(1, 16, 6, 6), random(16, 16, 1, 1)
+
+    def limited(emit: Emit, v: Any) -> Any:
+        y = emit(relax.op.clip(emit(relax.op.nn.conv2d(v, relax.const(w))), -0.2, 0.2))
+        return relax.op.minimum(emit(relax.op.add(y, v)), _number(0.1))
+
+    wanted = (nnf.conv2d(t(x), t(w)).clamp(-0.2, 0.2) + t(x)).clamp(max=0.1)
+    check(limited, wanted, precision, x)
 
 
 @pytest.mark.parametrize("follow", ["limit", "small number", "whole numbers", "two readers"])

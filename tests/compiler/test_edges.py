@@ -10,6 +10,7 @@ from support import placed_units
 from tvmscope.compiler import frontends, pipeline, targets
 from tvmscope.compiler.describe import edges, sources
 from tvmscope.compiler.describe.kernel_work import count
+from tvmscope.core.artifact import FALLBACK
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.precision import FLOAT16
@@ -44,6 +45,16 @@ def test_views_of_inputs_and_outputs_are_them() -> None:
     assert found == [
         Edges(inputs=(0,)), Edges(inputs=(1,)), Edges(), Edges(outputs=(0, 1)),
     ]  # fmt: skip
+
+
+def test_all_inputs_of_a_call_of_the_framework_are_read() -> None:
+    builder = relax.BlockBuilder()
+    x, y = (relax.Var(name, TYPE) for name in "xy")
+    with builder.function("main", [x, y]):
+        call = relax.op.call_pure_packed(f"{FALLBACK}region_1", x, y, ty_args=[TYPE])
+        builder.emit_func_output(kernel(builder, builder.emit(call)))
+    found = [where for _, where in edges.program_edges(builder.get())]
+    assert found == [Edges(inputs=(0, 1)), Edges(outputs=(0,))]
 
 
 def test_a_kernel_whose_calls_partly_became_views_has_edges_if_all_are_the_same() -> None:

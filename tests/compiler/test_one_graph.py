@@ -62,6 +62,7 @@ def test_order_changes_and_numbers_do_not() -> None:
     before = names(legal)
     ordered = one_graph()(legal)
     assert names(ordered) != before
+    relax.analysis.well_formed(ordered)  # raises if it is not
     machine = relax.VirtualMachine(tvm.compile(ordered, "llvm"), tvm.cpu())
     found = machine["main"](*(tvm.runtime.tensor(a) for a in (x, y)))
     for value, close in zip(found, wanted, strict=True):

@@ -146,14 +146,15 @@ def test_events_are_nodes_while_tvm_captures_and_only_then(timeline) -> None:
     assert gc.isenabled()
 
 
-def test_a_run_in_which_nothing_is_captured_is_refused(timeline) -> None:
+def test_a_run_in_which_no_kernel_is_seen_is_refused(timeline) -> None:
     with pytest.raises(RunError, match="no event was captured in a CUDA graph"):
-        profiler(timeline, ("pad", "dense")).run()
+        profiler(timeline, ()).run()
 
 
 def test_a_program_whose_kernels_are_all_outside_graphs_is_timed(timeline) -> None:
+    """Calls that became views do not run."""
     found = profiler(timeline, ("pad", "dense"))
-    found._recorder.loaded.artifact.kernels = CALLS[:1] + CALLS[3:4]
+    found._recorder.loaded.artifact.kernels = CALLS[:1] + CALLS[2:4]
     found.run()
     assert [span.kernel for trace in found.traces() for span in trace.spans] == ["pad", "dense"]
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 import tvm
 from tvm import relax
 
-from tvmscope.compiler.describe.sources import Call, bindings, kernel_of
+from tvmscope.compiler.describe.sources import Call, bindings, kernel_of, operands_of
 from tvmscope.core.profile import Edges
 
 _VIEWS = ("relax.reshape", "relax.memory.view", "relax.memory.ensure_zero_offset")
@@ -113,7 +113,7 @@ def overwritten(value: relax.Expr) -> Iterator[relax.Var]:
 
 def _operands(call: relax.Expr) -> Iterator[relax.Var]:
     assert isinstance(call, relax.Call)  # of a kernel, which its caller has seen
-    yield from (v for a in call.args[1:2] for v in _fields(a) if isinstance(v, relax.Var))
+    yield from (v for a in operands_of(call) for v in _fields(a) if isinstance(v, relax.Var))
 
 
 def _fields(value: relax.Expr) -> list[relax.Expr]:

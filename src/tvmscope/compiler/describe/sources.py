@@ -246,7 +246,7 @@ class _Flow:
 
     def arguments(self, call: relax.Expr) -> tuple[Any, ...]:
         assert isinstance(call, relax.Call)  # of a kernel, which its caller has seen
-        return tuple(self.token(a) for a in call.args[1:2])
+        return tuple(self.token(a) for a in operands_of(call))
 
     def follow(self, binding: relax.Binding) -> None:
         if isinstance(binding, relax.VarBinding):
@@ -266,6 +266,12 @@ def kernel_of(value: relax.Expr) -> str | None:
     name = str(getattr(function, "name_hint", None) or getattr(function, "global_symbol", ""))
     # other functions that are called so compute no tensors
     return name if value.op.name in _CALL_TIR or name.startswith(FALLBACK) else None
+
+
+def operands_of(call: relax.Call) -> list[relax.Expr]:
+    """Return what a kernel is given: tensors, or one tuple of them."""
+    whole = isinstance(call.op, tvm.ir.Op) and call.op.name == "relax.call_pure_packed"
+    return list(call.args[1:] if whole else call.args[1:2])
 
 
 def _fused_call(

@@ -139,10 +139,10 @@ def _limit(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
 def _limits(epilogue: Epilogue) -> tuple[float | None, float | None]:
     """Return the limits of an activation that is a clip; none for any other."""
     known = {"none": (-math.inf, math.inf), "relu": (0.0, math.inf), "relu6": (0.0, 6.0)}
+    if epilogue.residual == "after":  # what follows limits the sum
+        return None, None
     if epilogue.activation == "clip":
         return epilogue.parameters[0], epilogue.parameters[1]
-    if epilogue.residual == "after":
-        return None, None
     return known.get(epilogue.activation, (None, None))
 
 

@@ -22,8 +22,11 @@ from tvmscope.cuda.units import Activation, Dtype
 
 Function = Callable[..., Array]
 _MOST_OPERATORS = 16
-_LARGE = np.array([60.0, 1e3, 6e4, 3e38])
-_ARGUMENTS = np.concatenate([np.linspace(-12, 12, 241), -_LARGE, _LARGE, [-1e-3, 1e-3]])
+_LARGE = np.array([60.0, 1e3, 6e4, 3e38, np.inf])
+"""A guard against infinities may be in front of an activation."""
+_NEAR = np.linspace(-12.05, 12.05, 242)
+"""Not where an activation has a corner, because a model's numbers are rounded."""
+_ARGUMENTS = np.concatenate([_NEAR, -_LARGE, _LARGE, [0.0, -1e-3, 1e-3]])
 _TOLERANCE = {"float32": 2e-6, "float16": 6e-4, "bfloat16": 3e-3}
 """Of a value; numbers of the graph are rounded to the type."""
 _ZERO = 1e-6
@@ -108,8 +111,10 @@ def _named(values: Array, dtype: str) -> Activation | None:
     off: dict[Activation, float] = {}
     for kind in _ACTIVATIONS:
         wanted = activate(_ARGUMENTS, kind)
-        error = np.abs(values - wanted)
-        if np.all(error[wanted == 0] <= _ZERO):
-            off[kind] = float(np.max(error / np.maximum(1, np.abs(wanted))))
+        same = (values == wanted) | (np.isnan(values) & np.isnan(wanted))
+        size = np.where(np.isfinite(wanted), np.maximum(1, np.abs(wanted)), 1)
+        error = np.where(same, 0, np.abs(values - wanted)) / size
+        if np.all(error[wanted == 0] <= _ZERO) and not np.any(np.isnan(error)):
+            off[kind] = float(np.max(error))
     best = min(off, key=lambda kind: off[kind], default=None)
     return best if best is not None and off[best] <= _TOLERANCE[dtype] else None

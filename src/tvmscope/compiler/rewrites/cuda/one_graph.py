@@ -31,10 +31,13 @@ def one_graph() -> tvm.transform.Pass:
         blocks = list(main.body.blocks)
         if len(blocks) == 1 and isinstance(blocks[0], relax.DataflowBlock):
             bindings = _inputs_first(main.params, blocks[0].bindings)
-            block = relax.DataflowBlock(_outputs_last(bindings, main.body.body))
-            body = relax.SeqExpr([block], main.body.body)
+            bindings = _outputs_last(bindings, main.body.body)
+            if bindings == list(blocks[0].bindings):
+                return module
+            body = relax.SeqExpr([relax.DataflowBlock(bindings)], main.body.body)
             changed = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
             module.update_func(module.get_global_var("main"), changed)
+            return relax.transform.Normalize()(module)  # the new body has no type yet
         return module
 
     return transform

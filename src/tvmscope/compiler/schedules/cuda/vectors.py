@@ -75,18 +75,24 @@ def loads_of(value: tirx.Expr) -> list[ir.TensorLoad]:
 
 def most_lanes(value: tirx.Expr, var: tirx.Var) -> int:
     """Return how long vectors of an expression along a variable may be: TVM has no more than four
-    truth values, and writes no more than four equal values of 32 bits, as of a constant, into
-    one."""
+    truth values or whole numbers in one, and writes no more than four equal values of 32 bits, as
+    of a constant, into one."""
     import tvm_ffi
     from tvm import tirx
 
-    tests, singles = list[tirx.Expr](), list[tirx.Expr]()
+    tests, singles, choices = list[tirx.Expr](), list[tirx.Expr](), list[tirx.Select]()
     kinds = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
     tvm_ffi.structural_walk(value, (kinds, tests.append))
     tvm_ffi.structural_walk(value, ((tirx.FloatImm, tirx.Cast), singles.append))
+    tvm_ffi.structural_walk(value, (tirx.Select, choices.append))
     equal = (e for e in singles if not depends(e, var))
     wide = any(int(e.ty.dtype.bits) >= _WIDE_BITS for e in equal)
-    return _FOUR if wide or any(loads_of(test) for test in tests) else WIDEST_BITS
+    places = any(
+        isinstance(e, tirx.Cast) and "int" in str(e.value.ty.dtype) and depends(e, var)
+        for e in singles
+    )
+    few = wide or places or choices or any(loads_of(test) for test in tests)
+    return _FOUR if few else WIDEST_BITS
 
 
 def depends(value: tirx.Expr, var: tirx.Var) -> bool:
