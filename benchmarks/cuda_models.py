@@ -6,13 +6,14 @@ python benchmarks/cuda_models.py [CASE ...] [--peers torch,torch-compile] [--eve
 
 A case is MODEL[@SIDE]:PRECISION:BATCH[:OPTION=VALUE], such as resnet50:float16:1,
 yolov3@640:float16:1, torchvision:swin_t:float16:1, resnet50:float16:1:db=none (without measured
-configurations) or resnet50:float16:1:disable-pass=place-units (without generated kernels); without
-one, all built-in models in float16 at batches 1, 8 and 32 and in float32 at 1. As many cases as
+configurations) or resnet50:float16:1:disable-pass=place-units (without generated kernels). The
+model `all` stands for every built-in one; without a case, all are measured in float16 at batches 1,
+8 and 32 and in float32 at 1. As many cases as
 there are jobs load and compile side by side; those that are ready are measured one at a time, while
 all others stand still (in_turns.py). Each leaves its slim session in the output folder, so that a
 later call with the same folder measures what is missing. --beside takes a command that runs while
-cases load, such as tests; --also one of tvmscope's that measures, such as an ablation. Models
-without their weights get seeded random ones. --every-peer adds torch.compile's max-autotune, which
+cases load, such as tests; --also one that measures, such as tvmscope's ablation. Models without
+their weights get seeded random ones. --every-peer adds torch.compile's max-autotune, which
 takes minutes, and ONNX Runtime's CUDA provider. A peer without a row is named below the table, with
 the reason.
 """
@@ -87,10 +88,13 @@ class Case:
         return [self.model, f"--precision={self.precision}", *batch, *shape, *option]
 
 
-def main() -> None:
-    """Measure what is missing, then print a Markdown table."""
+ALL = ("all:float16:1", "all:float16:8", "all:float16:32", "all:float32:1")
+
+
+def main() -> int:
+    """Measure what is missing, then print a Markdown table; 1 where another command failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("cases", nargs="*", type=Case.parse)
+    parser.add_argument("cases", nargs="*", default=ALL)
     parser.add_argument("--peers", default=PEERS)
     parser.add_argument("--every-peer", action="store_true", help=f"also {SLOW_PEERS}")
     parser.add_argument("--duration", default="0.5s")
@@ -102,25 +106,26 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("results/cuda"))
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
-    cases = args.cases or _all()
+    cases = [Case.parse(text) for given in args.cases for text in _meant(given)]
     until = time.monotonic() + args.budget_s
     missing = [case for case in cases if not _kept(args.output, case).is_file()]
-    _measure(missing, args, until)
+    failed = _measure(missing, args, until)
     _table(cases, args.output)
+    return int(failed)
 
 
 def _kept(folder: Path, case: Case) -> Path:
     return folder / f"{case.name}.json.xz"
 
 
-def _all() -> list[Case]:
-    names = sorted(built_ins())
-    half = [f"{n}:float16:{b}" for b in (1, 8, 32) for n in names]
-    return [Case.parse(text) for text in half + [f"{n}:float32:1" for n in names]]
+def _meant(case: str) -> list[str]:
+    model, _, rest = case.partition(":")
+    return [f"{n}:{rest}" for n in sorted(built_ins())] if model == "all" else [case]
 
 
-def _measure(cases: Sequence[Case], args: argparse.Namespace, until: float) -> None:
-    """Measure each case alone while the others load; their sessions are kept slim."""
+def _measure(cases: Sequence[Case], args: argparse.Namespace, until: float) -> bool:
+    """Measure each case alone while the others load; their sessions are kept slim. True where a
+    command that is no case failed, or had no time."""
     output: Path = args.output
     peers = f"{args.peers},{SLOW_PEERS}" if args.every_peer else args.peers
     options = [f"--backends=tvmscope,{peers}", f"--duration={args.duration}", *args.option]
@@ -138,7 +143,10 @@ def _measure(cases: Sequence[Case], args: argparse.Namespace, until: float) -> N
             print(f"{done.name}: exit code {code} after {time.monotonic() - started:.0f} s")
             if done.name in by_name:
                 _keep(by_name[done.name], Path(folder) / done.name, output)
+            elif code:
+                failed.append(done.name)
 
+        failed: list[str] = []
         by_name = {case.name: case for case in cases}
         others = [
             Job(
@@ -154,6 +162,7 @@ def _measure(cases: Sequence[Case], args: argparse.Namespace, until: float) -> N
         left = InTurns(jobs, ended, at_once=args.jobs, until=until).run()
     if left:
         print(f"no time for {', '.join(each.name for each in left)}", flush=True)
+    return bool(failed) or any(each.name not in by_name for each in left)
 
 
 def _keep(case: Case, session: Path, output: Path) -> None:
@@ -227,4 +236,4 @@ def _time(result: Result) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

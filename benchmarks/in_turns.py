@@ -173,25 +173,33 @@ class InTurns:
             self.ended(each.job, each.process.returncode)
 
     def _end(self) -> None:
-        """Interrupt what still runs, and end what does not obey."""
+        """Interrupt what still runs, and end what does not obey, with all that it has started."""
         self._go_on()
+        started = [process for each in self._running for process in _with_children(each)]
         for each in self._running:
             each.interrupt()
         deadline = time.monotonic() + MEASURING_S
         for each in list(self._running):
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 each.process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                _signal([each], signal.SIGKILL)
-                each.process.wait()
+        for process in started:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        for each in self._running:
+            each.process.wait()
         self._reap()
 
 
 def _signal(running: Sequence[_Running], what: signal.Signals) -> None:
     """Send a signal to commands and everything that they have started."""
-    for each in running:
+    for process in (process for each in running for process in _with_children(each)):
         with suppress(psutil.NoSuchProcess):
-            command = psutil.Process(each.process.pid)
-            for process in (command, *command.children(recursive=True)):
-                with suppress(psutil.NoSuchProcess):
-                    process.send_signal(what)
+            process.send_signal(what)
+
+
+def _with_children(running: _Running) -> list[psutil.Process]:
+    try:
+        command = psutil.Process(running.process.pid)
+        return [command, *command.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []

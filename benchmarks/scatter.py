@@ -28,8 +28,11 @@ from tvmscope.core.session import Session, save
 from tvmscope.core.stats import RatioInterval, ratio_interval
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.images.boxes import corners_of, overlap, suppress
+from tvmscope.measure.machine_lock import alone
 from tvmscope.measure.worker import Worker
+from tvmscope.messages import Text
 from tvmscope.profiling.kernels import PROFILE
+from tvmscope.progress import Silent
 from tvmscope.quantities import format_s
 from tvmscope.stages.artifact import entry_for, inputs_for
 from tvmscope.stages.options import Options
@@ -64,6 +67,13 @@ class Build:
         return self.place / "outputs.npz"
 
 
+class Notes(Silent):
+    """Remarks alone; in_turns.py reads when this command waits for its turn."""
+
+    def note(self, text: Text) -> None:
+        print(text, flush=True)
+
+
 def main() -> None:
     """Export, compile, measure, verify, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -89,7 +99,8 @@ def main() -> None:
     print(f"compiled after {time.perf_counter() - start:.0f} s", flush=True)
     sessions = {build: _measure(build, args.duration) for build in builds}
     print(f"measured after {time.perf_counter() - start:.0f} s\n", flush=True)
-    _table(sessions, args.target)
+    with alone(Notes().note):
+        _table(sessions, args.target)
 
 
 def _export(folder: Path, size: int) -> None:
@@ -137,8 +148,8 @@ def _measure(build: Build, duration_s: float) -> Session:
         inputs_file=build.folder / f"inputs-{build.size}.npz", duration_s=duration_s, force=True
     )
     artifact = build.place / "artifact"
-    session = run_artifact(artifact, options, save_outputs=build.outputs)
-    profiled = profile(artifact, options)
+    session = run_artifact(artifact, options, save_outputs=build.outputs, progress=Notes())
+    profiled = profile(artifact, options, Notes())
     session = replace(
         session,
         profiles=profiled.profiles,

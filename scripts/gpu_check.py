@@ -3,8 +3,9 @@
 python scripts/gpu_check.py --prepare FOLDER
     makes what the parts need, where there is no GPU: kernels at odd shapes, ResNet-50 for sm_90,
     MobileNetV2 as a file and for sm_90
-python scripts/gpu_check.py [-o OUT] [--call 1] [--only tests,memcheck] [--skip models]
-                            [--limit tests=200] [--budget-s 540] [--brought FOLDER] [--anyway]
+python scripts/gpu_check.py [-o OUT] [--call 1] [--only tests,memcheck] [--skip peers]
+                            [--limit tests=200] [--patience 1] [--budget-s 540] [--brought FOLDER]
+                            [--anyway]
 
 | part | what it does |
 |---|---|
@@ -20,18 +21,23 @@ python scripts/gpu_check.py [-o OUT] [--call 1] [--only tests,memcheck] [--skip 
 | scatter | YOLOv3 with ScatterND in float16, whole runs with and without the fix (scatter.py) |
 | session | ResNet-50 in float16 beside PyTorch, profiled, with its report page |
 | sums | in that session: kernels, gaps and edges are the traced run (session_sums.py) |
+| gemm | products in float16 beside cuBLAS (gemm.py) |
 | peers | ResNet-50 and MiniLM in float16 beside all peers, max-autotune included (cuda_models.py) |
-| models | compile, verify and bench three models in both precisions (gpu_check.sh) |
+| models | all built-in models beside PyTorch (cuda_models.py) |
+| models-tests | those in float16 at batches 1 and 8; the part tests runs while they load |
+| models-checks | the others, and the parts from odd to same-bits, racecheck excepted, likewise |
+| turns | the parts peers, ablate, scatter and session: each measures while the others load |
 
-OUT is $OUT or results/gpu-check: PART.log, and summary.json after each part. A part gets its limit
-or what is left of the budget. Where there is no CUDA device, each part says so and the next one
-follows; --anyway runs them nevertheless. --brought takes what --prepare has made elsewhere.
+OUT is $OUT or results/gpu-check: PART.log, and summary.json after each part; a part that runs
+beside another one has them in a folder of its own. A part gets its limit, --patience times, or what
+is left of the budget. Where there is no CUDA device, each part says so and the next one follows;
+--anyway runs them nevertheless. --brought takes what --prepare has made elsewhere.
 
 All of it in three calls of nine minutes, after `--prepare gpu` on another machine:
 
-    python scripts/gpu_check.py --brought gpu --budget-s 540 --call 1    # not timed
-    python scripts/gpu_check.py --brought gpu --budget-s 540 --call 2    # tune, ablate
-    python scripts/gpu_check.py --brought gpu --budget-s 540 --call 3    # the others but models
+    python scripts/gpu_check.py --brought gpu --budget-s 540 --call 1    # models-tests, racecheck
+    python scripts/gpu_check.py --brought gpu --budget-s 540 --call 2    # models-checks, gemm
+    python scripts/gpu_check.py --brought gpu --budget-s 540 --call 3    # tune, turns, sums
 """
 
 from __future__ import annotations
@@ -41,13 +47,14 @@ import ctypes
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from glob import glob
 from pathlib import Path
 
@@ -79,6 +86,8 @@ class Work:
     file: Path
     """A model with its weights: the same model on both machines."""
     file_artifact: Path
+    patience: float = 1.0
+    """Limits, so many times: what runs beside measurements stands still while they last."""
 
 
 Command = list[str]
@@ -87,7 +96,8 @@ Command = list[str]
 def tests(work: Work) -> Command:
     """The tests behind the marker, file by file; what is cut off is said before the part's end."""
     script = str(ROOT / "scripts/gpu_tests.py")
-    return [sys.executable, script, "-o", str(work.out / "tests"), "--limit-s", "320"]
+    limit = ["--limit-s", str(320 * work.patience)]
+    return [sys.executable, script, "-o", str(work.out / "tests"), *limit]
 
 
 def odd(work: Work) -> Command:
@@ -112,7 +122,7 @@ def sanitized(tool: str, budget_s: float = 120) -> Callable[[Work], Command | st
         script = str(ROOT / "scripts/cuda_odd.py")
         run = [
             sys.executable, script, "run", str(work.plan), "-o", str(work.out / f"{tool}.json"),
-            "--budget-s", str(budget_s),
+            "--budget-s", str(budget_s * work.patience),
         ]  # fmt: skip
         options = ["--tool", tool, "--error-exitcode", "9", "--print-limit", "50"]
         return [found, *options, "--log-file", str(work.out / f"{tool}.txt"), *run]
@@ -187,12 +197,60 @@ def sums(work: Work) -> Command | str:
     return [sys.executable, script, str(work.out / "session"), "-o", output]
 
 
-def peers(work: Work) -> Command:
+def models(work: Work, cases: Sequence[str], *options: str) -> Command:
+    """Models beside PyTorch's rows. Those of all calls have one folder, and with it one table."""
+    script = str(ROOT / "benchmarks/cuda_models.py")
+    kept = ["--duration", "0.4s", "--jobs", "12", "-o", str(work.out / "models")]
+    return [sys.executable, script, *cases, *kept, *options]
+
+
+RESNET = ("resnet50:float16:1:db=none", "resnet50:bfloat16:1")
+HALF = ("all:float16:1", "yolov3@640:float16:1", *RESNET, "all:float16:8")
+OTHERS = ("all:float16:32", "all:float32:1", "yolov3@640:float32:1")
+CHECKS = ("odd", "calls", "memcheck", "synccheck", "repeat", "same-bits")
+MODELS_S = 440.0
+"""For the rows of models; what is left of the part's time is for ending and for the table."""
+
+
+def models_tests(work: Work) -> Command:
+    """Most cores are free while models are measured alone, so the tests wait in between only."""
+    beside = part_of(work, "tests", "--patience", "1.3")
+    return models(work, HALF, "--budget-s", str(MODELS_S), "--beside", shlex.join(beside))
+
+
+def models_checks(work: Work) -> Command:
+    """What stands still while models are measured takes longer by the clock."""
+    beside = part_of(work, ",".join(CHECKS), "--patience", "4", "--budget-s", str(MODELS_S))
+    return models(work, OTHERS, "--budget-s", str(MODELS_S), "--beside", shlex.join(beside))
+
+
+def part_of(work: Work, parts: str, *options: str) -> Command:
+    """Parts as a command of their own, with results in a folder of their own."""
+    brought = str(work.plan.parent)
+    folder = str(work.out / "beside")
+    return [
+        sys.executable, str(ROOT / "scripts/gpu_check.py"), "--only", parts, "--brought", brought,
+        "-o", folder, *options,
+    ]  # fmt: skip
+
+
+def gemm(work: Work) -> Command:
+    """Products beside cuBLAS."""
+    return [sys.executable, str(ROOT / "benchmarks/gemm.py"), "-o", str(work.out / "gemm")]
+
+
+def peers(work: Work, *options: str) -> Command:
     """The best rows of others; the budget leaves time for the table."""
     script = str(ROOT / "benchmarks/cuda_models.py")
     cases = ["resnet50:float16:1", "minilm:float16:1"]
-    options = ["--every-peer", "--budget-s", "170", "-o", str(work.out / "peers")]
-    return [sys.executable, script, *cases, *options]
+    fixed = ["--every-peer", "--budget-s", "190", "-o", str(work.out / "peers")]
+    return [sys.executable, script, *cases, *fixed, *options]
+
+
+def turns(work: Work) -> Command:
+    """Most of each is compiling."""
+    also = [shlex.join(command(work)) for command in (session, ablate, scatter)]
+    return peers(work, *(word for command in also for word in ("--also", command)))
 
 
 PARTS: dict[str, tuple[float, Callable[[Work], Command | str]]] = {
@@ -202,7 +260,7 @@ PARTS: dict[str, tuple[float, Callable[[Work], Command | str]]] = {
     "calls": (60, calls),
     "memcheck": (150, sanitized("memcheck")),
     "synccheck": (120, sanitized("synccheck")),
-    "racecheck": (90, sanitized("racecheck", 75)),
+    "racecheck": (60, sanitized("racecheck", 45)),
     "repeat": (60, repeat),
     "tune": (280, tune),
     "ablate": (255, ablate),
@@ -210,14 +268,18 @@ PARTS: dict[str, tuple[float, Callable[[Work], Command | str]]] = {
     "scatter": (140, scatter),
     "session": (180, session),
     "sums": (20, sums),
-    "peers": (200, peers),
-    "models": (420, lambda w: ["bash", str(ROOT / "scripts/gpu_check.sh"), str(w.out / "models")]),
+    "gemm": (40, gemm),
+    "peers": (220, peers),
+    "models": (1200, lambda work: models(work, [*HALF, *OTHERS])),
+    "models-tests": (480, models_tests),
+    "models-checks": (480, models_checks),
+    "turns": (240, turns),
 }
 """Seconds at most, and the command; a text says why there is none."""
 CALLS = {
-    "1": ("racecheck", "tests", "repeat", "same-bits"),
-    "2": ("tune", "ablate"),
-    "3": ("scatter", "session", "sums", "peers"),
+    "1": ("models-tests", "racecheck"),
+    "2": ("models-checks", "gemm"),
+    "3": ("tune", "turns", "sums"),
 }
 """What fits into nine minutes each."""
 LEAST_S = 10.0
@@ -233,6 +295,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="parts, joined by commas")
     parser.add_argument("--skip", default="")
     parser.add_argument("--limit", action="append", default=[], metavar="PART=SECONDS")
+    parser.add_argument("--patience", type=float, default=1.0, help="limits, so many times")
     parser.add_argument("--call", choices=tuple(CALLS), help="the parts of one of three calls")
     parser.add_argument("--budget-s", type=float, default=float("inf"), help="for all parts")
     parser.add_argument("--prepare", type=Path, metavar="FOLDER", help="make what parts need")
@@ -249,7 +312,8 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     if arguments.prepare:
         return prepare(work_in(out, arguments.prepare.resolve()))
-    work = work_in(out, arguments.brought.resolve() if arguments.brought else out)
+    brought = arguments.brought.resolve() if arguments.brought else out
+    work = replace(work_in(out, brought), patience=arguments.patience)
     problem = None if arguments.anyway else gpu_problem()
     return check(wanted, work, limits, arguments.budget_s, problem)
 
@@ -293,7 +357,8 @@ def check(
         elif left < LEAST_S:
             outcome = Outcome(part=part, status="skipped", said="the budget is spent")
         else:
-            outcome = perform(part, work, min(left, limits.get(part, PARTS[part][0])))
+            limit = limits.get(part, PARTS[part][0] * work.patience)
+            outcome = perform(part, work, min(left, limit))
         done.append(outcome)
         (work.out / "summary.json").write_text(json.dumps([asdict(o) for o in done], indent=1))
         print(f"{part}: {outcome.status} in {outcome.seconds:.0f} s {outcome.said}", flush=True)

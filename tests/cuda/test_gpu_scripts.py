@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import json
+import shlex
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -324,14 +326,24 @@ def test_each_command_of_tvmscope_is_understood(
         assert main([*words, "--no-such-option", "--help"]) == 2
 
 
-def test_three_calls_of_nine_minutes_have_every_part_once(gpu_check: ModuleType) -> None:
+def test_three_calls_of_nine_minutes_have_every_part_once(
+    gpu_check: ModuleType, tmp_path: Path
+) -> None:
+    work = gpu_check.work_in(tmp_path, tmp_path)
+    commands = {name: part(work) for name, (_, part) in gpu_check.PARTS.items()}
+    names = {shlex.join(c): name for name, c in commands.items() if not isinstance(c, str)}
     named = [part for parts in gpu_check.CALLS.values() for part in parts]
-    assert len(named) == len(set(named))
-    assert set(named) <= gpu_check.PARTS.keys()
+    for command in [commands[name] for name in named]:
+        for option, given in pairwise(command):
+            if option == "--beside":
+                words = shlex.split(given)
+                named += words[words.index("--only") + 1].split(",")
+            if option == "--also":
+                named.append(names[given])
+    named.append("peers")  # the cases of turns
+    assert sorted(named) == sorted(gpu_check.PARTS.keys() - {"doctor", "models"})
     for parts in gpu_check.CALLS.values():
         assert sum(gpu_check.PARTS[part][0] for part in parts) <= 540
-    for part in ("tests", "racecheck", "repeat", "tune", "ablate", "peers", "same-bits", "sums"):
-        assert part in named
 
 
 def test_without_a_device_each_part_says_so(
@@ -347,6 +359,18 @@ def test_without_a_device_each_part_says_so(
     said = capsys.readouterr().out.splitlines()
     assert len(said) == len(gpu_check.CALLS["3"])
     assert all("unavailable" in line and "no CUDA device" in line for line in said)
+
+
+@pytest.mark.parametrize("part", ["models-tests", "models-checks"])
+def test_what_runs_beside_models_is_understood(
+    part: str, gpu_check: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(gpu_check, "gpu_problem", lambda: "no GPU today")
+    command = gpu_check.PARTS[part][1](gpu_check.work_in(tmp_path, tmp_path))
+    monkeypatch.setattr(sys, "argv", shlex.split(command[command.index("--beside") + 1])[1:])
+    assert gpu_check.main() == 0
+    assert "no GPU today" in capsys.readouterr().out
 
 
 def test_the_budget_ends_parts_and_leaves_out_the_rest(

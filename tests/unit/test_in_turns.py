@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import psutil
 import pytest
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -96,3 +97,17 @@ def test_a_failed_command_does_not_hold_the_others_up(in_turns: ModuleType, tmp_
     )  # fmt: skip
     codes, _ = run(in_turns, [broken, job(in_turns, tmp_path, "good", 0.1, 0.1)])
     assert codes == {"broken": 3, "good": 0}
+
+
+def test_what_a_late_command_has_started_ends_with_it(in_turns: ModuleType, tmp_path: Path) -> None:
+    child = "import subprocess, sys; from pathlib import Path;"
+    child += "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'],"
+    child += f" start_new_session=True); Path({str(tmp_path / 'pid')!r}).write_text(str(p.pid));"
+    child += "p.wait()"
+    late = in_turns.Job(
+        name="late", command=[sys.executable, "-c", child], log=tmp_path / "late.log",
+        measures=False,
+    )  # fmt: skip
+    run(in_turns, [late], until=time.monotonic() + 3)
+    pid = int((tmp_path / "pid").read_text())
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
