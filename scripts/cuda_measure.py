@@ -323,6 +323,8 @@ def _finish(
     if z is not None and epilogue.residual == "before":
         x = x + z
     x = _activate(x, epilogue)
+    if z is not None and epilogue.residual == "factor":
+        return x * z
     return x + z if z is not None and epilogue.residual == "after" else x
 
 
@@ -360,23 +362,13 @@ def _compute(unit: Unit, t: Tensors) -> torch.Tensor:
             z = _matrices(unit, z, unit.matrix_z, unit.m, unit.n)
         return _finish(a @ b * unit.scale, unit.epilogue, t.get("bias"), z)
     if isinstance(unit, Attention):
-        q, k, v = (
-            torch.as_strided(
-                t[role].view(-1),
-                (unit.batch, unit.heads, rows, dim),
-                (at.batch, at.head, at.row, 1),
-                at.offset,
-            )
-            for role, at, rows, dim in (
-                ("query", unit.heads_of("q"), unit.queries, unit.dim),
-                ("key", unit.heads_of("k"), unit.keys, unit.dim),
-                ("value", unit.heads_of("v"), unit.keys, unit.dim_v),
-            )
-        )
+        q, k, v = (_heads(unit, t, role) for role in ("query", "key", "value"))
         scores = q @ k.transpose(-1, -2) * unit.scale
         if unit.mask is not None:
-            shape = (unit.batch, unit.heads, unit.queries, unit.keys)
-            scores = scores + torch.as_strided(t["mask"], shape, (*unit.mask, 1))
+            batches = unit.mask_batches or unit.batch
+            shape = (batches, unit.heads, unit.queries, unit.keys)
+            mask = torch.as_strided(t["mask"], shape, (*unit.mask, 1))
+            scores = scores + mask.repeat(unit.batch // batches, 1, 1, 1)
         if unit.causal:
             hidden = torch.ones_like(scores, dtype=torch.bool)
             hidden = hidden.triu(unit.keys - unit.queries + 1)
@@ -429,6 +421,16 @@ def _matrices(unit: Matmul, buffer: torch.Tensor, at: Any, rows: int, columns: i
     return view if unit.batches > 1 else view[0, 0]
 
 
+def _heads(unit: Attention, t: Tensors, role: str) -> torch.Tensor:
+    """A tensor as [batch, heads, rows, dim]; keys and values once for each head."""
+    name: Any = role[0]
+    at, rows = unit.heads_of(name), unit.queries if name == "q" else unit.keys
+    shape = (unit.batch, unit.heads_in(name), rows, unit.dim_v if name == "v" else unit.dim)
+    own = torch.as_strided(t[role].view(-1), shape, (at.batch, at.head, at.row, 1), at.offset)
+    shared = unit.heads // shape[1]
+    return own.repeat_interleave(shared, 1) if shared > 1 else own
+
+
 def _values(unit: Unit, buffer: torch.Tensor) -> torch.Tensor:
     """What the unit wrote, in the reference's shape."""
     if isinstance(unit, Conv2d):
@@ -463,10 +465,7 @@ def _library(unit: Unit, t: Tensors) -> tuple[str, Callable[[int], torch.Tensor]
     if isinstance(unit, Matmul) and unit.weight and unit.batches == 1:
         return _library_matmul(unit, t)
     if isinstance(unit, Attention) and unit.mask is None:
-        q, k, v = (
-            t[role].view(unit.batch, -1, unit.heads, dim).transpose(1, 2)
-            for role, dim in (("query", unit.dim), ("key", unit.dim), ("value", unit.dim_v))
-        )
+        q, k, v = (_heads(unit, t, role) for role in ("query", "key", "value"))
         call = functional.scaled_dot_product_attention
         return "sdpa", lambda _: call(q, k, v, is_causal=unit.causal, scale=unit.scale)
     wide = {

@@ -35,7 +35,7 @@ def epilogue(seed: int) -> Epilogue:
     kind: Any = _ACTIVATIONS[seed % len(_ACTIVATIONS)]
     return Epilogue(
         bias=rng.random() < 0.7,
-        residual=rng.choice(("none", "before", "after")),
+        residual=rng.choice(("none", "before", "after", "factor")),
         activation=kind,
         parameters=_PARAMETERS.get(kind, ()),
         output=rng.choice((None, None, "float32")),
@@ -222,6 +222,8 @@ def attention(seed: int) -> tuple[Attention, Config]:
         mask=rng.choice((None, (0, 0, 0), (keys, 0, 0), (keys * queries, 0, keys))),
         **packed,
     )
+    if heads == 3 and not packed and seed % 2:  # keys and values of groups of heads
+        unit = replace(unit, heads=4, shared=rng.choice((2, 4)))
     if unit.mask is not None and seed % 3 == 0:  # windows: the masks of a batch repeat
         unit = replace(unit, batch=2 * batch, mask_batches=batch)
     return unit, Config(template="attention", m=16, n=rng.choice((16, 32)))

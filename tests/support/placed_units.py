@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -96,16 +97,44 @@ def _unpacked(unit: Unit, config: Config, weight: Array) -> Array:
     return (n_by_k if isinstance(unit, Conv2d) else n_by_k.T).reshape(tensor.shape)
 
 
+def launches(module: tvm.IRModule) -> tuple[Counter[str], Counter[str]]:
+    """The launches of one run of a lowered module: of units by kind, of other kernels by name."""
+    module = relax.transform.RewriteDataflowReshape()(module)
+    units: Counter[str] = Counter()
+    others: Counter[str] = Counter()
+
+    def visit(node: Any) -> None:
+        if not isinstance(node, relax.Call) or node.op != tvm.ir.Op.get("relax.call_tir"):
+            return
+        func = module[node.args[0]]
+        assert isinstance(func, tirx.PrimFunc)
+        found = emit.read(func)
+        if found is None:
+            others[node.args[0].name_hint.rstrip("0123456789")] += 1
+        else:
+            units[found[0].kind] += 1
+
+    relax.analysis.post_order_visit(module["main"], visit)
+    return units, others
+
+
+def lowered_torch(
+    block: torch.nn.Module, precision: Precision, *inputs: torch.Tensor
+) -> tvm.IRModule:
+    """A PyTorch module through our CUDA passes, up to its kernels."""
+    from tvm.relax.frontend.torch import from_exported_program
+
+    exported = torch.export.export(block.eval(), inputs)
+    module = from_exported_program(exported, unwrap_unit_return_tuple=True)
+    return lowered(module, CompileOptions(precision=precision)).module
+
+
 def of_torch(
     block: torch.nn.Module, precision: Precision, *inputs: torch.Tensor
 ) -> tuple[list[Unit], list[str]]:
     """The units of a PyTorch module, whose results are compared with PyTorch's, and the names of
     its other kernels."""
-    from tvm.relax.frontend.torch import from_exported_program
-
-    exported = torch.export.export(block.eval(), inputs)
-    module = from_exported_program(exported, unwrap_unit_return_tuple=True)
-    made = lowered(module, CompileOptions(precision=precision)).module
+    made = lowered_torch(block, precision, *inputs)
     outputs = block(*inputs)
     wanted = [outputs] if isinstance(outputs, torch.Tensor) else outputs
     for found, tensor in zip(run(made, *(x.numpy() for x in inputs)), wanted, strict=True):

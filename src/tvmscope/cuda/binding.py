@@ -303,6 +303,7 @@ def _attention(unit: Attention, config: Config) -> Binding:
     masks = unit.mask or (0, 0, 0)
     constants: dict[str, Any] = {
         "HEADS": unit.heads,
+        "SHARED": unit.shared,
         "QUERIES": unit.queries,
         "KEYS": unit.keys,
         "DIM": unit.dim,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from tvmscope.cuda.units import (
     Conv2d,
     Epilogue,
     GroupNorm,
-    Heads,
     Matmul,
     Matrix,
     Norm,
@@ -63,7 +62,7 @@ def output_values(unit: Unit, buffer: Array) -> Array:
     if isinstance(unit, Matmul):
         return _matrices(buffer, unit, unit.matrix_y, unit.m, unit.n)
     if isinstance(unit, Attention):
-        return _heads(buffer, unit, unit.heads_of("y"), unit.queries, unit.dim_v)
+        return _heads(buffer, unit, "y")
     return buffer
 
 
@@ -110,6 +109,8 @@ def _finish(x: Array, epilogue: Epilogue, tensors: Tensors, residual: Array | No
     x = activate(x, epilogue.activation, epilogue.parameters)
     if epilogue.residual == "after" and residual is not None:
         x = x + residual
+    if epilogue.residual == "factor" and residual is not None:
+        x = x * residual
     return x
 
 
@@ -164,9 +165,9 @@ def _matmul(unit: Matmul, tensors: Tensors) -> Array:
 
 
 def _attention(unit: Attention, tensors: Tensors) -> Array:
-    q = _heads(tensors["query"], unit, unit.heads_of("q"), unit.queries, unit.dim)
-    k = _heads(tensors["key"], unit, unit.heads_of("k"), unit.keys, unit.dim)
-    v = _heads(tensors["value"], unit, unit.heads_of("v"), unit.keys, unit.dim_v)
+    q = _heads(tensors["query"], unit, "q")
+    k = np.repeat(_heads(tensors["key"], unit, "k"), unit.shared, axis=1)
+    v = np.repeat(_heads(tensors["value"], unit, "v"), unit.shared, axis=1)
     scores = q.astype(np.float64) @ k.astype(np.float64).transpose(0, 1, 3, 2) * unit.scale
     if unit.mask is not None:
         mask = tensors["mask"]
@@ -247,8 +248,10 @@ def _matrices(buffer: Array, unit: Matmul, at: Matrix, rows: int, columns: int) 
     return view.reshape(-1, rows, columns) if inner == 1 or outer == 1 else view
 
 
-def _heads(buffer: Array, unit: Attention, at: Heads, rows: int, dim: int) -> Array:
+def _heads(buffer: Array, unit: Attention, name: Literal["q", "k", "v", "y"]) -> Array:
     """Return a view [batch, heads, rows, dim] of a buffer."""
+    at, rows = unit.heads_of(name), unit.queries if name in "qy" else unit.keys
+    shape = (unit.batch, unit.heads_in(name), rows, unit.dim if name in "qk" else unit.dim_v)
     steps = tuple(s * buffer.itemsize for s in (at.batch, at.head, at.row, 1))
     start = buffer.reshape(-1)[at.offset :]
-    return np.lib.stride_tricks.as_strided(start, (unit.batch, unit.heads, rows, dim), steps)
+    return np.lib.stride_tricks.as_strided(start, shape, steps)

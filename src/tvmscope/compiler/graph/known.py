@@ -21,6 +21,8 @@ from tvmscope.compiler.graph import arithmetic
 from tvmscope.compiler.graph.arithmetic import Array
 from tvmscope.compiler.graph.rewrite import static_shape
 
+WRITTEN = frozenset({"relax.full"})
+"""Operators whose result is one number: kernels write it, they need not read it."""
 _MOST_ELEMENTS = 1 << 26
 """Larger index tensors than this are not evaluated."""
 
@@ -39,14 +41,17 @@ def value(bindings: Bindings, expr: relax.Expr) -> Array | None:
 
 def folded(bindings: Bindings, call: relax.Call, most_grown: int) -> Array | None:
     """Return what a call of constants evaluates to; None if its value has more than `most_grown`
-    elements and is larger than all operands."""
+    elements and is larger than all operands. One number everywhere is a constant, too, but none of
+    any size."""
     shape = static_shape(call)
     if name_of(call) not in arithmetic.TABLE or shape is None:
         return None
-    args = _Evaluator(_Constants(bindings)).operands(call)
-    if args is None or prod(shape) > max(most_grown, *(a.size for a in args), 0):
+    evaluator = _Evaluator(_Constants(bindings))
+    read = [arg for arg in evaluator.flat(call.args) if not _is_written(bindings, arg)]
+    if prod(shape) > max(most_grown, *(prod(static_shape(arg) or ()) for arg in read), 0):
         return None
-    return _evaluated(args, call)
+    args = evaluator.operands(call)
+    return None if args is None else _evaluated(args, call)
 
 
 def fields(bindings: Bindings, expr: relax.Expr) -> list[relax.Expr]:
@@ -70,6 +75,11 @@ def name_of(call: relax.Call) -> str:
     return str(call.op.name) if isinstance(call.op, tvm.ir.Op) else ""
 
 
+def _is_written(bindings: Bindings, expr: relax.Expr) -> bool:
+    bound = bindings.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
+    return isinstance(bound, relax.Call) and name_of(bound) in WRITTEN
+
+
 def _evaluated(args: Sequence[Array], call: relax.Call) -> Array | None:
     """Return the result; None where numpy's rules for types differ from the compiler's."""
     if name_of(call) in arithmetic.FLOAT_ONLY and args[0].dtype.kind != "f":
@@ -81,14 +91,15 @@ def _evaluated(args: Sequence[Array], call: relax.Call) -> Array | None:
 
 @dataclass(frozen=True)
 class _Constants:
-    """The definitions of variables that are constants, or tuples of them."""
+    """The definitions of variables that are constants, one number everywhere, or tuples."""
 
     bindings: Bindings
 
     def lookup_binding(self, var: relax.Var, /) -> relax.Expr | None:
-        """Return the constant or the tuple that a variable is bound to."""
+        """Return the constant, the call or the tuple that a variable is bound to."""
         bound = self.bindings.lookup_binding(var)
-        return bound if isinstance(bound, GenericConst | relax.Tuple) else None
+        known = isinstance(bound, GenericConst | relax.Tuple) or _is_written(self.bindings, var)
+        return bound if known else None
 
 
 class _Evaluator:
@@ -121,14 +132,14 @@ class _Evaluator:
             shape = self._shape(call.args[0])
             return None if shape is None else [shape]
         args: list[Array] = []
-        for part in self._flat(call.args):
+        for part in self.flat(call.args):
             found = self.array(part)
             if found is None:
                 return None
             args.append(found)
         return args
 
-    def _flat(self, args: Sequence[relax.Expr]) -> list[relax.Expr]:
+    def flat(self, args: Sequence[relax.Expr]) -> list[relax.Expr]:
         """Return the tensors in order, also those in tuples; shapes are read from the call's
         type."""
         found: list[relax.Expr] = []

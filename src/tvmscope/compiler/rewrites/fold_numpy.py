@@ -19,15 +19,13 @@ from tvmscope.compiler.graph.rewrite import static_shape
 
 MOST_ELEMENTS_GROWN = 1 << 16
 """A broadcast that makes a constant larger than this is cheaper at run time."""
-_WRITTEN = frozenset({"relax.full"})
-"""Operators whose result is one number: kernels write it, they need not read it."""
 
 
 @mutator
 class _Fold(PyExprMutator):
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)
-        if known.name_of(call) in _WRITTEN and prod(static_shape(call) or ()) > 1:
+        if known.name_of(call) in known.WRITTEN and prod(static_shape(call) or ()) > 1:
             return call
         value = known.folded(self, call, MOST_ELEMENTS_GROWN)
         # by default a constant narrows int64 and float64

@@ -1,6 +1,7 @@
 """Moves reshapes after elementwise operators, so that these fuse into their input's kernel.
 
     unary(reshape(x))   -> reshape(unary(x))
+    reshape(x) * reshape(y) -> reshape(x * y), and sums, if x and y have one shape
     reshape(reshape(x)) -> reshape(x), or x itself if it has the requested shape
     broadcast_to(x)     -> x if it already has that shape
     permute(permute(x)) -> one permute, or x itself
@@ -35,6 +36,17 @@ def _sink(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     return relax.op.reshape(rewriter.emit(moved), shape)
 
 
+def _sink_both(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    sources, shape = [_source(rewriter, arg) for arg in call.args], static_shape(call)
+    left, right = sources
+    if left is None or right is None or shape is None:
+        return None
+    own, broadcast = static_shape(left), any(static_shape(arg) != shape for arg in call.args)
+    if own is None or own != static_shape(right) or broadcast:
+        return None
+    return relax.op.reshape(rewriter.emit(relax.Call(call.op, [left, right], call.attrs)), shape)
+
+
 def _merge(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     source, shape = _source(rewriter, call.args[0]), static_shape(call)
     if source is None or shape is None:
@@ -57,6 +69,8 @@ def _permute(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 
 
 HANDLERS = dict.fromkeys(UNARY, _sink) | {
+    "relax.add": _sink_both,
+    "relax.multiply": _sink_both,
     "relax.reshape": _merge,
     "relax.broadcast_to": _broadcast,
     "relax.permute_dims": _permute,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -37,7 +39,7 @@ def match(call: relax.Call, chain: Chain) -> Found | None:
     mask = join(graph, scores.masks, scores.shape, dtype)
     if views is None or mask is None:
         return None
-    q, k, v = views
+    (q, k, v), shared = views
     unit = Attention(
         dtype=dtype,  # type: ignore[arg-type]  # checked by the unit
         batch=batch,
@@ -51,13 +53,14 @@ def match(call: relax.Call, chain: Chain) -> Found | None:
         q=_heads(q, 2),
         k=_heads(k, 3),
         v=_heads(v, 2),
+        shared=shared,
         mask=mask.strides,
         mask_batches=mask.batches,
         math="tensor" if dtype != "float32" else "tf32x3",
     )
     operands: dict[str, Operand] = {
         role: view.base if dtype_of(view.base) == dtype else relax.op.astype(view.base, dtype)
-        for role, view in zip(("query", "key", "value"), views, strict=True)
+        for role, view in zip(("query", "key", "value"), (q, k, v), strict=True)
     }
     if mask.operand is not None:
         operands["mask"] = mask.operand
@@ -85,19 +88,40 @@ def _is_moved(graph: Graph, value: relax.Var) -> bool:
 
 def _views(
     graph: Graph, scores: _Scores, values: relax.Expr, dtype: str
-) -> tuple[Strided, Strided, Strided] | None:
-    """Return query, key and value: of narrow values where kernels can read those in place, else of
-    wider ones, each of which has to be cast first."""
-    (q, k), batch = scores.product.args, scores.shape[:2]
-    given = [(x, (*batch, *shape_of(x)[-2:])) for x in (q, k, values)]
-    for wider in (False, True):
-        found = [
-            trace(graph, x, shape, dtype=dtype, wider=wider, scaled=True) for x, shape in given
-        ]
-        views = [view for view in found if view is not None]
-        if len(views) == 3 and _rows_are_dense(*views):
-            return views[0], views[1], views[2]
+) -> tuple[tuple[Strided, Strided, Strided], int] | None:
+    """Return query, key and value, and how many heads share a key and a value: of narrow values
+    where kernels can read those in place, else of wider ones, each of which has to be cast
+    first."""
+    heads = scores.shape[1]
+    groups = [n for n in range(heads, 0, -1) if heads % n == 0]
+    for wider, shared in product((False, True), groups):
+        read = partial(_read, graph, scores.shape, dtype, wider)
+        q, k = read(scores.product.args[0], 1), read(scores.product.args[1], shared)
+        v = read(values, shared)
+        if q is not None and k is not None and v is not None and _rows_are_dense(q, k, v):
+            return (q, k, v), shared
     return None
+
+
+def _read(
+    graph: Graph, scores: Shape, dtype: str, wider: bool, value: relax.Expr, shared: int
+) -> Strided | None:
+    """Return a value as [batch, heads, ...]; as one head of every `shared`, if these are copies."""
+    batch, heads, inner = *scores[:2], shape_of(value)[-2:]
+    shape = (batch, heads // shared, shared, *inner) if shared > 1 else (batch, heads, *inner)
+    view = trace(graph, value, shape, dtype=dtype, wider=wider, scaled=True)
+    if view is None or shared == 1:
+        return view
+    own = (0, 1, 3, 4)
+    return (
+        replace(
+            view,
+            shape=tuple(view.shape[i] for i in own),
+            strides=tuple(view.strides[i] for i in own),
+        )
+        if view.strides[2] == 0
+        else None
+    )
 
 
 def _rows_are_dense(q: Strided, k: Strided, v: Strided) -> bool:

@@ -51,8 +51,9 @@ def hint(unit: Unit) -> str:
     epilogue = getattr(unit, "epilogue", None)
     parts = [unit.kind]
     if epilogue is not None:
-        parts += ["bias"] * epilogue.bias + ["add"] * (epilogue.residual != "none")
+        parts += ["bias"] * epilogue.bias + ["add"] * (epilogue.residual in ("before", "after"))
         parts += [epilogue.activation] * (epilogue.activation != "none")
+        parts += ["multiply"] * (epilogue.residual == "factor")
     if isinstance(unit, Conv2d) and unit.pooled is not None:
         parts.append("pool")
     return re.sub(r"\W", "_", "_".join(parts))

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Literal
 
 import numpy as np
 from tvm import relax
@@ -21,7 +20,7 @@ from tvmscope.compiler.units.graph import (
     scalar,
     shape_of,
 )
-from tvmscope.cuda.units import Activation, Dtype, Epilogue
+from tvmscope.cuda.units import Activation, Dtype, Epilogue, Residual
 
 _PLAIN: dict[str, Activation] = {
     "nn.relu": "relu",
@@ -54,6 +53,10 @@ class Tail:
         return shape_of(self.chain.vars[0])[-1]
 
 
+_Kind = Callable[[Tail, relax.Var, relax.Call], Tail | None]
+"""Adds one operator, which the last value's only reader calls."""
+
+
 def follow(chain: Chain, dtype: str) -> Tail:
     """Return the longest epilogue after the only value of `chain`, for a unit of type `dtype`."""
     tail = Tail(chain=chain, dtype=dtype)
@@ -65,22 +68,25 @@ def follow(chain: Chain, dtype: str) -> Tail:
 def _step(tail: Tail) -> Tail | None:
     if tail.epilogue.output is not None:
         return None  # nothing may follow a cast
-    if (found := _recognised(tail)) is not None:
+    if tail.epilogue.residual != "factor" and (found := _recognised(tail)) is not None:
         return found
     reader = tail.chain.next()
     call = tail.chain.graph.call(reader) if reader is not None else None
     if reader is None or call is None:
         return None
-    for kind in (_bias, _residual, _limit, _activation, _cast, _reshape):
+    kinds: tuple[_Kind, ...] = (_cast, _reshape)
+    if tail.epilogue.residual != "factor":
+        kinds = (_bias, _residual, _limit, _activation, *kinds)
+    for kind in kinds:
         found = kind(tail, reader, call)
         if found is not None:
             return found
     return None
 
 
-def _other(tail: Tail, call: relax.Call) -> relax.Expr | None:
-    """Return the other operand of a sum."""
-    if name_of(call) != "add":
+def _other(tail: Tail, call: relax.Call, name: str = "add") -> relax.Expr | None:
+    """Return the other operand of a sum, or of another operator."""
+    if name_of(call) != name:
         return None
     left, right = call.args
     return right if left == tail.chain.last else left
@@ -105,14 +111,17 @@ def _bias(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
 
 
 def _residual(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
-    other = _other(tail, call)
+    added, factor = _other(tail, call), _other(tail, call, "multiply")
+    other = factor if added is None else added
     if not isinstance(other, relax.Var) or tail.residual is not None:
         return None
     if other == tail.chain.last or shape_of(other) != shape_of(tail.chain.last):
         return None
     if dtype_of(other) != tail.dtype or not shape_of(other):
         return None
-    where: Literal["before", "after"] = "before" if tail.epilogue.activation == "none" else "after"
+    where: Residual = "before" if tail.epilogue.activation == "none" else "after"
+    if factor is not None:
+        where = "factor"
     return replace(
         tail,
         chain=tail.chain.then(reader),

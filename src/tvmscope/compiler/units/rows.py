@@ -85,8 +85,8 @@ def rms_norm(call: relax.Call, chain: Chain) -> Found | None:
     chain, value = normed
     sources = dict(_sources(graph, values))
     same = [(d, s) for d, s in _sources(graph, value) if d in sources and _same(s, sources[d])]
-    shape = shape_of(chain.last)
-    if not same or shape != shape_of(values):
+    shape, squares = shape_of(chain.last), shape_of(values)
+    if not same or shape[-1:] != squares[-1:] or prod(shape) != prod(squares):
         return None
     dtype, rows = same[0]
     chain, weight = _weighted(chain)
@@ -170,7 +170,7 @@ def _mean_square(graph: Graph, value: relax.Expr) -> tuple[relax.Expr, float] | 
     rank = len(shape_of(mean.args[0]))
     if not rank or [int(a) % rank for a in mean.attrs.axis] != [rank - 1]:
         return None
-    squared = _square_of(graph, _uncast(graph, mean.args[0]))
+    squared = _square_of(graph, _unshaped(graph, _uncast(graph, mean.args[0])))
     return None if squared is None else (squared, epsilon)
 
 
@@ -231,7 +231,10 @@ def _with_input(found: Found, unit: Norm, chain: Chain) -> Found:
     if isinstance(value, np.ndarray) or not graph.fused:
         return found
     source = _wide(graph, value, chain.vars[0])
-    terms = _terms(chain, source)
+    total = _unshaped(graph, source)
+    terms = _terms(chain, total)
+    if terms is not None:
+        source = total
     if terms is None and (source.same_as(value) or not _is_stored(chain, source)):
         return found
     chain, dtype = _with_cast(chain), next(d for d in _DTYPES if d == dtype_of(source))
@@ -256,6 +259,15 @@ def _wide(graph: Graph, value: relax.Expr, reader: relax.Var) -> relax.Expr:
         return value
     known = isinstance(cast.args[0], relax.Var) and dtype_of(cast.args[0]) in _DTYPES
     return cast.args[0] if known else value
+
+
+def _unshaped(graph: Graph, value: relax.Expr) -> relax.Expr:
+    """Return the value before reshapes that keep its rows."""
+    while (call := graph.call(value, "reshape")) is not None:
+        if shape_of(call.args[0])[-1:] != shape_of(value)[-1:]:
+            break
+        value = call.args[0]
+    return value
 
 
 def _is_stored(chain: Chain, value: relax.Expr) -> bool:

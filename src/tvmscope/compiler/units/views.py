@@ -18,6 +18,7 @@ _CASTS = ("astype",)
 _FLOATS = ("float16", "bfloat16", "float32")
 """Types that a value may have had in between: an integer would have been rounded."""
 _SLICE = "strided_slice"
+_REPEAT = "broadcast_to"
 _SCALES = ("multiply", "divide")
 
 
@@ -81,7 +82,8 @@ def trace(
 
 
 def _step(graph: Graph, value: relax.Expr, *, casts: bool, scaled: bool) -> relax.Call | None:
-    call = graph.call(value, *_RESHAPES, "permute_dims", "take", _SLICE, *_CASTS, *_SCALES)
+    names = (*_RESHAPES, "permute_dims", "take", _SLICE, _REPEAT, *_CASTS, *_SCALES)
+    call = graph.call(value, *names)
     if call is None or not shape_of(call):
         return None
     name = name_of(call)
@@ -163,6 +165,8 @@ def _through(
             view.take(int(call.attrs.axis), _index(call) or 0)
         elif name == _SLICE and not all(view.slice(*s) for s in _slices(call) or ()):
             return None
+        elif name == _REPEAT:
+            view.repeat(shape_of(call))
         elif name in _SCALES:
             view.scale *= _factor(call) or 1.0
     if shape is not None and not view.reshape(shape):
@@ -211,6 +215,13 @@ class _View:
         self.offset += begin * stride
         self.axes[axis] = _axis(extent, stride * step)
         return True
+
+    def repeat(self, shape: tuple[int, ...]) -> None:
+        """Repeat axes of one element, and all of them for further axes before them."""
+        self.axes = [[] for _ in shape[len(self.axes) :]] + self.axes
+        for axis, extent in enumerate(shape):
+            if not self.axes[axis] and extent != 1:
+                self.axes[axis] = [(extent, 0)]
 
     def reshape(self, shape: tuple[int, ...]) -> bool:
         """Change the axes over the same elements; False if a piece would be cut unevenly."""

@@ -72,6 +72,8 @@ def why_not(unit: Unit) -> Text | None:
         return why
     if unit.epilogue.activation not in _ACTIVATIONS:
         return msg("the library has no {activation}", activation=unit.epilogue.activation)
+    if unit.epilogue.residual == "factor":
+        return msg("the library multiplies by no residual")
     if unit.pooled is not None:
         return msg("the library pools in another call")
     if [t.shape for t in unit.tensors] != [t.shape for t in unit.dense.tensors]:

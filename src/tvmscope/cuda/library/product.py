@@ -108,6 +108,8 @@ def _offsets(unit: Conv2d | Matmul) -> tuple[int, ...]:
 def _epilogue_illegal(dtype: str, epilogue: Epilogue) -> Text | None:
     if epilogue.activation not in _ACTIVATIONS:
         return msg("the library has no {activation}", activation=epilogue.activation)
+    if epilogue.residual == "factor":
+        return msg("the library multiplies by no residual")
     if epilogue.residual == "after" and epilogue.activation != "none":
         return msg("the library adds before the activation")
     if epilogue.residual != "none" and (epilogue.output or dtype) != dtype:

@@ -19,8 +19,9 @@ from tvmscope.cuda.templates.tiles import product
 @triton.jit
 def attention(
     q, k, v, mask, y,
-    HEADS: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr,
-    DIM_V: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr,
+    HEADS: tl.constexpr, SHARED: tl.constexpr,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr, DIM_V: tl.constexpr,
+    SCALE: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr,
     Q_BATCH: tl.constexpr, Q_HEAD: tl.constexpr, Q_ROW: tl.constexpr, Q_OFFSET: tl.constexpr,
     K_BATCH: tl.constexpr, K_HEAD: tl.constexpr, K_ROW: tl.constexpr, K_OFFSET: tl.constexpr,
     V_BATCH: tl.constexpr, V_HEAD: tl.constexpr, V_ROW: tl.constexpr, V_OFFSET: tl.constexpr,
@@ -43,8 +44,8 @@ def attention(
     FULL_N: tl.constexpr = KEYS % TILE_N == 0
     row_ok = m < QUERIES
     q_at = q + (batch * Q_BATCH + head * Q_HEAD + Q_OFFSET) + m[:, None] * Q_ROW + d[None, :]
-    k_at = k + (batch * K_BATCH + head * K_HEAD + K_OFFSET)
-    v_at = v + (batch * V_BATCH + head * V_HEAD + V_OFFSET)
+    k_at = k + (batch * K_BATCH + head // SHARED * K_HEAD + K_OFFSET)
+    v_at = v + (batch * V_BATCH + head // SHARED * V_HEAD + V_OFFSET)
     wait(PDL)
     if DIM == TILE_D and FULL_M:
         query = tl.load(q_at)

@@ -90,6 +90,8 @@ def finish(
     total = activate(total, KIND, FIRST, SECOND)
     if RESIDUAL == "after":
         total += residual
+    if RESIDUAL == "factor":
+        total *= residual
     return total
 
 

@@ -11,7 +11,16 @@ import dataclasses
 from typing import Any
 
 from tvmscope.cuda.units.attention import Attention, Heads
-from tvmscope.cuda.units.base import ITEM_BYTES, Activation, Dtype, Epilogue, Math, Tensor, Unit
+from tvmscope.cuda.units.base import (
+    ITEM_BYTES,
+    Activation,
+    Dtype,
+    Epilogue,
+    Math,
+    Residual,
+    Tensor,
+    Unit,
+)
 from tvmscope.cuda.units.conv2d import Conv2d, Pooled, View
 from tvmscope.cuda.units.group_norm import GroupNorm
 from tvmscope.cuda.units.matmul import Matmul, Matrix
@@ -23,8 +32,8 @@ from tvmscope.storage.codec import decode
 
 __all__ = [
     "ITEM_BYTES", "KINDS", "Activation", "Attention", "Conv2d", "Dtype", "Epilogue", "GroupNorm",
-    "Heads", "Math", "Matmul", "Matrix", "Norm", "Pool", "Pooled", "Softmax", "Tensor", "Unit",
-    "View", "from_json",
+    "Heads", "Math", "Matmul", "Matrix", "Norm", "Pool", "Pooled", "Residual", "Softmax", "Tensor",
+    "Unit", "View", "from_json",
 ]  # fmt: skip
 
 KINDS: dict[str, type[Unit]] = {

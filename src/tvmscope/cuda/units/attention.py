@@ -42,12 +42,22 @@ class Attention(Unit):
     """None means dense [batch, rows, heads, dim], as projections write them."""
     mask: tuple[int, int, int] | None = None
     """Strides (batch, head, query) of an additive mask over the keys; 0 repeats it."""
+    shared: int = 1
+    """So many consecutive heads have one key and one value."""
     mask_batches: int | None = None
     """The mask has so many batches, which repeat; None means all."""
     math: Math = "tensor"
 
     def __post_init__(self) -> None:
         check_math(self.kind, self.dtype, self.math)
+        if self.heads % self.shared:
+            raise UsageError(
+                msg(
+                    "attention: {heads} heads are no groups of {shared}",
+                    heads=self.heads,
+                    shared=self.shared,
+                )
+            )
         if self.batch * self.heads > 65535:
             raise UsageError(
                 msg(
@@ -69,13 +79,19 @@ class Attention(Unit):
             return given
         dim = self.dim if name in "qk" else self.dim_v
         rows = self.queries if name in "qy" else self.keys
-        return Heads(batch=rows * self.heads * dim, head=dim, row=self.heads * dim)
+        heads = self.heads_in(name)
+        return Heads(batch=rows * heads * dim, head=dim, row=heads * dim)
+
+    def heads_in(self, name: Literal["q", "k", "v", "y"]) -> int:
+        """Return the number of heads that a tensor has."""
+        return self.heads // self.shared if name in "kv" else self.heads
 
     @property
     def label(self) -> str:
+        own = f"{self.heads}" if self.shared == 1 else f"{self.heads}/{self.heads_in('k')}"
         extra = " causal" * self.causal + " masked" * (self.mask is not None)
         return (
-            f"attention {self.batch}x{self.heads} {self.queries}x{self.keys}x{self.dim}"
+            f"attention {self.batch}x{own} {self.queries}x{self.keys}x{self.dim}"
             f" {type_label(self.dtype, self.math)}{extra}"
         )
 
@@ -89,8 +105,8 @@ class Attention(Unit):
         def extent(name: Literal["q", "k", "v", "y"], rows: int, dim: int) -> tuple[int]:
             at = self.heads_of(name)
             return (
-                at.offset + (self.batch - 1) * at.batch + (self.heads - 1) * at.head
-                + (rows - 1) * at.row + dim,
+                at.offset + (self.batch - 1) * at.batch
+                + (self.heads_in(name) - 1) * at.head + (rows - 1) * at.row + dim,
             )  # fmt: skip
 
         out = [

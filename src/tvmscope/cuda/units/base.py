@@ -19,6 +19,7 @@ Dtype = Literal["float16", "bfloat16", "float32"]
 Math = Literal["tensor", "tf32", "tf32x3", "ieee"]
 """How products are formed: 16-bit values on tensor cores; float32 rounded to TF32, as three TF32
 products (close to float32), or exactly. Sums are float32 always."""
+Residual = Literal["none", "before", "after", "factor"]
 Activation = Literal[
     "none", "relu", "relu6", "clip", "leaky_relu", "sigmoid", "silu", "hardswish", "gelu",
     "gelu_tanh",
@@ -31,13 +32,13 @@ _MOST_ELEMENTS = 2**31 - 1  # kernels compute addresses in 32 bits
 
 @dataclass(frozen=True, kw_only=True)
 class Epilogue:
-    """The operators between a sum and its store: bias, residual "before", activation, residual
-    "after", cast to `output` (None: the unit's type).
+    """The operators between a sum and its store: bias, residual added "before", activation,
+    residual added "after" or multiplied as a "factor", cast to `output` (None: the unit's type).
 
     The bias is float32, the residual has the unit's type and the output's shape."""
 
     bias: bool = False
-    residual: Literal["none", "before", "after"] = "none"
+    residual: Residual = "none"
     activation: Activation = "none"
     parameters: tuple[float, ...] = ()
     """Lower and upper limit of `clip`, slope of `leaky_relu`."""
@@ -202,4 +203,5 @@ def tail_label(epilogue: Epilogue) -> str:
     tail += ["residual"] if epilogue.residual == "before" else []
     tail += [epilogue.activation] if epilogue.activation != "none" else []
     tail += ["residual"] if epilogue.residual == "after" else []
-    return "".join(f" + {part}" for part in tail)
+    factor = " * residual" if epilogue.residual == "factor" else ""
+    return "".join(f" + {part}" for part in tail) + factor

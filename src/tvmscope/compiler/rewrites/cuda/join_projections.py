@@ -2,9 +2,10 @@
 
     q = x @ wq + bq,  k = x @ wk + bk,  v = x @ wv + bv   ->   y = x @ [wq wk wv] + [bq bk bv]
 
-Each result is then a part of every row of y, which attention reads in place: a third of the
-launches, and enough tiles for a whole GPU. Results with other readers would have to be copied, so
-they are not joined.
+Each result is then a part of every row of y, which attention reads in place, perhaps behind an
+elementwise kernel that turns queries and keys by their positions: a third of the launches, and
+enough tiles for a whole GPU. Keys and values may have fewer heads than queries. Results with other
+readers would have to be copied, so they are not joined.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmscope.compiler.graph.rewrite import replace_binding
-from tvmscope.compiler.units.graph import Graph, constant, shape_of
+from tvmscope.compiler.units.graph import Graph, constant, name_of, scalar, shape_of
 
-_MOVES = ("reshape", "permute_dims", "expand_dims", "squeeze", "astype", "multiply", "divide")
+_MOVES = ("reshape", "permute_dims", "expand_dims", "squeeze", "broadcast_to")
+_VALUES = ("astype", "multiply", "divide", "add", "subtract", "negative", "strided_slice", "concat")
+"""Operators that one elementwise kernel computes of a part of a row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +38,13 @@ class _Projection:
     bias: np.ndarray[Any, Any] | None
 
     @property
-    def kind(self) -> tuple[relax.Var, tuple[int, ...], bool]:
+    def kind(self) -> tuple[relax.Var, bool]:
         """The properties that all members of a group share."""
-        return self.input, self.weight.shape, self.bias is None
+        return self.input, self.bias is None
+
+    @property
+    def width(self) -> int:
+        return int(self.weight.shape[1])
 
 
 def join_projections() -> tvm.transform.Pass:
@@ -72,7 +79,7 @@ def _projection(graph: Graph, binding: relax.VarBinding) -> _Projection | None:
     if not isinstance(call.args[0], relax.Var):
         return None
     last, bias = _with_bias(graph, binding.var, weight.shape[1])
-    if not _feeds_product(graph, last):
+    if not _feeds_products(graph, last):
         return None
     return _Projection(product=binding.var, last=last, input=call.args[0], weight=weight, bias=bias)
 
@@ -91,13 +98,32 @@ def _with_bias(
     return reader, bias.reshape(-1)
 
 
-def _feeds_product(graph: Graph, value: relax.Var) -> bool:
-    """Whether the value, moved and scaled, is an operand of a product of two computed values."""
-    reader = graph.only_reader(value)
-    while reader is not None and graph.call(reader, *_MOVES) is not None:
-        value, reader = reader, graph.only_reader(reader)
-    call = graph.call(reader, "matmul") if reader is not None else None
-    return call is not None and all(isinstance(a, relax.Var) for a in call.args)
+def _feeds_products(graph: Graph, value: relax.Var) -> bool:
+    """Whether all that is computed of a value are products of two computed values: of the value
+    itself, moved and scaled, or of several of its parts, which one kernel computes. With a single
+    reader, an elementwise operator could be part of the product's own kernel."""
+    ahead, found, parted = [value], False, False
+    while ahead:
+        value = ahead.pop()
+        readers = set(graph.readers[value])
+        parted |= len(readers) > 1
+        for reader in readers:
+            call = graph.call(reader) if reader is not None else None
+            if reader is None or call is None:
+                return False
+            name = name_of(call)
+            if name == "matmul" and all(isinstance(arg, relax.Var) for arg in call.args):
+                found = True
+            elif name in _MOVES or _is_scaled(call) or (parted and name in _VALUES):
+                ahead.append(reader)
+            else:
+                return False
+    return found
+
+
+def _is_scaled(call: relax.Call) -> bool:
+    numbers = [scalar(arg) is not None for arg in call.args]
+    return name_of(call) == "astype" or (name_of(call) in ("multiply", "divide") and any(numbers))
 
 
 @mutator
@@ -118,13 +144,13 @@ class _Joiner(PyExprMutator):
         group, index = self.ends[binding.var]
         if id(group) not in self.made:
             self.made[id(group)] = self._joined(group)
-        part = relax.op.take(
-            self.made[id(group)], relax.const(index, "int64"), len(shape_of(binding.var)) - 1
-        )
+        joined, axis = self.made[id(group)], len(shape_of(binding.var)) - 1
+        begin = sum(p.width for p in group[:index])
+        part = relax.op.strided_slice(joined, [axis], [begin], [begin + group[index].width])
         replace_binding(self, binding.var, self.builder_.emit(part, binding.var.name))
 
     def _joined(self, group: list[_Projection]) -> relax.Var:
-        """Return all results of a group side by side: [..., group, width]."""
+        """Return all results of a group side by side."""
         first, name = group[0], "_".join(p.last.name for p in group)
         weight = relax.const(np.concatenate([p.weight for p in group], axis=1))
         x = self.visit_expr(first.input)
@@ -133,5 +159,4 @@ class _Joiner(PyExprMutator):
         if biases:
             bias = relax.const(np.concatenate(biases))
             product = self.builder_.emit(relax.op.add(product, bias), name)
-        shape = (*shape_of(product)[:-1], len(group), first.weight.shape[1])
-        return self.builder_.emit(relax.op.reshape(product, shape), name)
+        return product
