@@ -473,8 +473,8 @@ def _(_: Target) -> Pair:
     def after(x: relax.Expr) -> relax.Expr:
         joined = op.matmul(x, const(np.concatenate(weights, axis=1)))
         joined = op.add(joined, const(np.concatenate(biases)))
-        joined = emit(op.reshape(joined, (5, 2, 6)))
-        return product(*[emit(op.take(joined, relax.const(i, "int64"), axis=1)) for i in (0, 1)])
+        joined = emit(joined)
+        return product(*(emit(op.strided_slice(joined, [1], [i], [i + 6])) for i in (0, 6)))
 
     return graphs(before, after, torch.ones(5, 4))
 
@@ -587,6 +587,28 @@ def _(target: Target) -> Pair:
 
 
 # ---- fuse, schedule ---------------------------------------------------------------------------
+
+
+@case("spread-moves")
+def _(_: Target) -> Pair:
+    apart, opaque = {"op_pattern": 0}, {"op_pattern": 8}
+
+    def cast(x: relax.Expr) -> relax.Expr:
+        return kernel(topi.cast, x, "float16", name="cast", attrs=apart)
+
+    def read(compute: Any, x: relax.Expr) -> relax.Expr:
+        return kernel(compute, x, name="read", attrs=apart)
+
+    def before(x: relax.Expr) -> relax.Expr:
+        narrow = cast(x)
+        both = read(topi.exp, narrow), read(topi.sin, narrow)
+        return kernel(topi.add, *both, name="sum", attrs=opaque)
+
+    def after(x: relax.Expr) -> relax.Expr:
+        both = read(topi.exp, cast(x)), read(topi.sin, cast(x))
+        return kernel(topi.add, *both, name="sum", attrs=opaque)
+
+    return graphs(before, after, torch.ones(3, 5))
 
 
 @case("write-in-place")

@@ -1,0 +1,157 @@
+"""Gives each kernel that reads a moved or cast value a move of its own, which fuses into it.
+
+    t = cast(x);  a = mean(t),  b = t * 2   ->   a = mean(cast(x)),  b = cast(x) * 2
+
+TVM fuses an operator into its readers only where one kernel has them all. A move that stays alone
+is a launch, and its result is written and read again; each reader can read the source instead. That
+is done where all readers are fused with what they read, which TVM's own patterns tell: elementwise
+operators, and reductions if the move is a cast. A large transposition stays: read as it lies, its
+source would be read in pieces by every reader.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import ir, relax, tirx
+from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.tirx.analysis import undefined_vars
+
+from tvmscope.compiler.graph.rewrite import with_vars
+from tvmscope.compiler.units.graph import Graph, variables
+
+_BROADCAST, _INJECTIVE, _REDUCTION = 1, 2, 3
+"""Of TVM's OpPatternKind: a reduction takes in what is at most the first, an elementwise operator
+what is at most the second."""
+_MOST_SCATTERED = 1 << 18
+"""A transposition of more elements is a kernel of its own."""
+
+
+def spread_moves() -> tvm.transform.Pass:
+    """Return the pass; functions must have TVM's patterns."""
+
+    @tvm.transform.module_pass(opt_level=0, name="SpreadMoves")
+    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+        copied = _copied(module, Graph(module["main"]))
+        if not copied:
+            return module
+        spreader = _Spreader(module, copied)
+        function = spreader.visit_expr(module["main"])
+        spreader.builder_.update_func(module.get_global_var("main"), function)
+        return spreader.builder_.get()
+
+    return transform
+
+
+def _copied(module: tvm.IRModule, graph: Graph) -> set[relax.Var]:
+    """Return the moves that each reader computes for itself: what these read, they read, too."""
+    found: set[relax.Var] = set()
+    reduced: set[relax.Var] = set()
+    """Those of them that a reduction reads."""
+    for binding in reversed(graph.bindings):
+        var, readers = binding.var, graph.readers[binding.var]
+        func = _function(module, binding.value)
+        if func is None or None in readers or not _is_move(func):
+            continue
+        values = [graph.values[r] for r in readers if r is not None]
+        into_sums = not all(_fuses(module, value, _INJECTIVE) for value in values)
+        into_sums |= any(r in reduced for r in readers)
+        most = _REDUCTION if (_pattern(func) or 0) <= _BROADCAST else _INJECTIVE
+        if not all(_fuses(module, value, most) for value in values):
+            continue
+        if into_sums and most == _INJECTIVE:
+            continue
+        copied = any(r in found for r in readers)
+        if copied or (len(set(readers)) > 1 and not _meet(module, graph, var)):
+            found.add(var)
+            reduced |= {var} if into_sums else set()
+    return found
+
+
+def _meet(module: tvm.IRModule, graph: Graph, var: relax.Var) -> bool:
+    """Whether all that is computed of a value ends in one kernel: TVM makes it of them."""
+    ahead = {r for r in graph.readers[var] if r is not None}
+    while len(ahead) > 1:
+        first = min(ahead, key=lambda v: graph.order[v])
+        readers = graph.readers[first]
+        if None in readers or not _fuses(module, graph.values[first], _INJECTIVE):
+            return False
+        ahead = ahead - {first} | {r for r in readers if r is not None}
+    return all(_fuses(module, graph.values[last], _REDUCTION) for last in ahead)
+
+
+def _function(module: tvm.IRModule, value: relax.Expr) -> tirx.PrimFunc | None:
+    if not isinstance(value, relax.Call) or value.op != tvm.ir.Op.get("relax.call_tir"):
+        return None
+    var = value.args[0]
+    func = module[var] if isinstance(var, tvm.ir.GlobalVar) else None
+    return func if isinstance(func, tirx.PrimFunc) else None
+
+
+def _pattern(func: tirx.PrimFunc) -> int | None:
+    attrs = func.attrs
+    return int(attrs["op_pattern"]) if attrs is not None and "op_pattern" in attrs else None
+
+
+def _fuses(module: tvm.IRModule, value: relax.Expr, most: int) -> bool:
+    func = _function(module, value)
+    pattern = _pattern(func) if func is not None else None
+    return pattern is not None and pattern <= most
+
+
+def _is_move(func: tirx.PrimFunc) -> bool:
+    """Whether a function stores elements of its one tensor in another order or type."""
+    pattern = _pattern(func)
+    if pattern is None or pattern > _INJECTIVE or len(func.params) != 2:
+        return False
+    stores: list[tirx.BufferStore] = []
+    tvm_ffi.structural_walk(func.body, (tirx.BufferStore, stores.append))
+    if len(stores) != 1:
+        return False
+    (store,) = stores
+    load = store.value.value if isinstance(store.value, tirx.Cast) else store.value
+    if not isinstance(load, ir.TensorLoad):
+        return False
+    size = prod(int(extent) for extent in store.buffer.shape)
+    return size <= _MOST_SCATTERED or _is_read_in_rows(load, store)
+
+
+def _is_read_in_rows(load: ir.TensorLoad, store: tirx.BufferStore) -> bool:
+    """Whether neighbours in the last axis are read from the last axis."""
+    if not store.indices or not isinstance(store.indices[-1], tirx.Var):
+        return True
+    last = store.indices[-1]
+    return bool(load.indices) and any(last.same_as(v) for v in undefined_vars(load.indices[-1]))
+
+
+@mutator
+class _Spreader(PyExprMutator):
+    def __init__(self, module: tvm.IRModule, copied: set[relax.Var]) -> None:
+        super().__init__(module)
+        self.copied = copied
+        self.moves: dict[relax.Var, tuple[relax.Expr, str]] = {}
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        """Leave out a move; compute those that a value reads just before it."""
+        if binding.var in self.copied:
+            self.moves[binding.var] = (binding.value, binding.var.name)
+            return
+        if not any(var in self.moves for var in variables(binding.value)):
+            super().visit_var_binding_(binding)
+            return
+        own: dict[relax.Var, relax.Expr] = {}
+        value = with_vars(binding.value, lambda var: self._own(var, own))
+        super().visit_var_binding_(relax.VarBinding(binding.var, value))
+
+    def _own(self, var: relax.Var, own: dict[relax.Var, relax.Expr]) -> relax.Expr:
+        """Return a copy for one reader, which may read it twice."""
+        if var not in self.moves:
+            return var
+        if var not in own:
+            value, name = self.moves[var]
+            value = with_vars(value, lambda inner: self._own(inner, own))
+            own[var] = self.builder_.emit(self.visit_expr(value), name)
+        return own[var]
