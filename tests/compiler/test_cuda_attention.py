@@ -169,3 +169,49 @@ def test_attention_of_the_models_inputs(precision: Precision) -> None:
     assert isinstance(unit, Attention)
     assert unit.y == Heads(batch=3 * 7 * 16, head=7 * 16, row=16)
     assert not [name for name in others if "transpose" in name or "multiply" in name]
+
+
+class Windows(torch.nn.Module):
+    """Attention inside windows of an image, as Swin and MaxViT write it."""
+
+    def __init__(self, *, axes: int, shifted: bool = False, cosine: bool = False) -> None:
+        super().__init__()
+        self.axes, self.shifted, self.cosine = axes, shifted, cosine
+        generator = torch.Generator().manual_seed(1)
+        self.qkv, self.out = torch.nn.Linear(12, 36), torch.nn.Linear(12, 12)
+        self.register_buffer("distances", torch.randn(2, 9, 9, generator=generator))
+        hidden = torch.randn(5, 9, 9, generator=generator) > 1.0
+        hidden = hidden & ~torch.eye(9).bool()
+        self.register_buffer("hidden", torch.where(hidden, -100.0, 0.0))
+        self.register_buffer("scales", torch.tensor([2.0, 5.0]).reshape(2, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, windows, rows, width = x.shape
+        lead = (batch, windows) if self.axes == 5 else (batch * windows,)
+        qkv = self.qkv(x).reshape(*lead, rows, 3, 2, width // 2)
+        q, k, v = qkv.movedim(-3, 0).transpose(-2, -3)
+        if self.cosine:
+            q, k = nnf.normalize(q, dim=-1), nnf.normalize(k, dim=-1)
+        scores = q @ k.transpose(-1, -2)
+        scores = scores * self.scales if self.cosine else scores * 0.5
+        scores = scores + self.distances
+        if self.shifted:
+            scores = scores.reshape(batch, windows, 2, rows, rows) + self.hidden[:, None]
+            scores = scores.reshape(*lead, 2, rows, rows)
+        y = (scores.softmax(-1) @ v).transpose(-2, -3)
+        return self.out(y.reshape(batch, windows, rows, width))
+
+
+@PRECISIONS
+@pytest.mark.parametrize("cosine", [False, True])
+@pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("axes", [4, 5])
+def test_windows_of_an_image_are_one_kernel(
+    axes: int, shifted: bool, cosine: bool, precision: Precision
+) -> None:
+    block = Windows(axes=axes, shifted=shifted, cosine=cosine)
+    units, _ = placed_units.of_torch(block, precision, random(3, 5, 9, 12))
+    (unit,) = attentions(units)
+    assert (unit.batch, unit.heads, unit.queries, unit.dim) == (15, 2, 9, 6)
+    assert unit.mask_batches == (5 if shifted else None)
+    assert unit.scale == (1.0 if cosine else 0.5)

@@ -51,8 +51,13 @@ def cast(y: Tensor, _: torch.nn.Module) -> tuple[Tensor, ...]:
     return wide.sum(1), wide.exp()
 
 
+def sliced_and_summed(y: Tensor, _: torch.nn.Module) -> tuple[Tensor, ...]:
+    part = y.reshape(2, 5, 3, 8).movedim(2, 0)[1]
+    return part.sum(-1), part.sin(), part.double().sum(1)
+
+
 @PRECISIONS
-@pytest.mark.parametrize("read", [sliced, moved, cast])
+@pytest.mark.parametrize("read", [sliced, moved, cast, sliced_and_summed])
 def test_each_reader_reads_the_source(
     read: Callable[..., tuple[Tensor, ...]], precision: Precision
 ) -> None:

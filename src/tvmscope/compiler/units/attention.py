@@ -11,9 +11,17 @@ import numpy as np
 from tvm import relax
 
 from tvmscope.compiler.units.found import Chain, Found, Operand
-from tvmscope.compiler.units.graph import Graph, constant, dtype_of, name_of, scalar, shape_of
+from tvmscope.compiler.units.graph import (
+    Array,
+    Graph,
+    constant,
+    dtype_of,
+    name_of,
+    scalar,
+    shape_of,
+)
 from tvmscope.compiler.units.masks import Shape, Step, join, step_of
-from tvmscope.compiler.units.views import Strided, trace
+from tvmscope.compiler.units.views import Strided, dense, trace
 from tvmscope.cuda.units import Attention, Heads
 
 
@@ -22,6 +30,8 @@ class _Scores:
     product: relax.Call
     masks: tuple[Step, ...]
     scale: float
+    scales: Array | None
+    """Further ones, one for each head."""
     shape: Shape
 
 
@@ -40,6 +50,9 @@ def match(call: relax.Call, chain: Chain) -> Found | None:
     if views is None or mask is None:
         return None
     (q, k, v), shared = views
+    queries_scaled = None
+    if scores.scales is not None:
+        q, queries_scaled = _scaled(scores, scores.scales, dtype)
     unit = Attention(
         dtype=dtype,  # type: ignore[arg-type]  # checked by the unit
         batch=batch,
@@ -62,6 +75,8 @@ def match(call: relax.Call, chain: Chain) -> Found | None:
         role: view.base if dtype_of(view.base) == dtype else relax.op.astype(view.base, dtype)
         for role, view in zip(("query", "key", "value"), (q, k, v), strict=True)
     }
+    if queries_scaled is not None:
+        operands["query"] = queries_scaled
     if mask.operand is not None:
         operands["mask"] = mask.operand
     moved = _is_moved(graph, chain.last)
@@ -150,9 +165,10 @@ def _scores(graph: Graph, weights: relax.Expr) -> _Scores | None:
     if softmax is None:
         return None
     shape = shape_of(softmax)
-    if int(softmax.attrs.axis) not in (-1, len(shape) - 1) or len(shape) not in (3, 4):
+    if int(softmax.attrs.axis) not in (-1, len(shape) - 1) or len(shape) < 3:
         return None
-    value, masks, scale = softmax.args[0], [], 1.0
+    *outer, heads, queries, keys = shape
+    value, masks, scale, scales = softmax.args[0], [], 1.0, None
     while True:
         value = _through(graph, value)
         call = graph.call(value)
@@ -164,14 +180,19 @@ def _scores(graph: Graph, weights: relax.Expr) -> _Scores | None:
         if factor is not None:
             scale *= factor
             value = call.args[0] if scalar(call.args[0]) is None else call.args[1]
-        elif (masked := step_of(call)) is not None and scale == 1.0:
+        elif (scaled := _per_head(call, heads)) is not None and scales is None:
+            value, scales = scaled
+        elif (masked := step_of(call)) is not None and scale == 1.0 and scales is None:
             value = masked[0]
             masks.append(masked[1])
         else:
             return None
-    batch, heads, queries, keys = shape if len(shape) == 4 else (1, *shape)
     return _Scores(
-        product=call, masks=tuple(masks), scale=scale, shape=(batch, heads, queries, keys)
+        product=call,
+        masks=tuple(masks),
+        scale=scale,
+        scales=scales,
+        shape=(prod(outer), heads, queries, keys),
     )
 
 
@@ -183,6 +204,27 @@ def _factor(call: relax.Call) -> float | None:
         divisor = scalar(call.args[1])
         return 1 / divisor if divisor else None
     return None
+
+
+def _per_head(call: relax.Call, heads: int) -> tuple[relax.Expr, Array] | None:
+    """Return what a call multiplies by one constant for each head, and these."""
+    if name_of(call) != "multiply":
+        return None
+    for data, other in (call.args, reversed(call.args)):
+        array = constant(other)
+        if array is not None and array.size == heads and array.shape[-3:] == (heads, 1, 1):
+            return (data, array.reshape(-1)) if shape_of(data) == shape_of(call) else None
+    return None
+
+
+def _scaled(scores: _Scores, scales: Array, dtype: str) -> tuple[Strided, relax.Expr]:
+    """Return queries times a factor for each head: their place, and their values."""
+    batch, heads, queries, _ = scores.shape
+    value = scores.product.args[0]
+    shape = (batch, heads, queries, shape_of(value)[-1])
+    factors = relax.const(scales.reshape(heads, 1, 1).astype(np.float32), dtype)
+    place = Strided(base=value, shape=shape, strides=dense(shape))
+    return place, relax.op.multiply(relax.op.reshape(value, shape), factors)
 
 
 def _softmax(graph: Graph, value: relax.Expr) -> relax.Call | None:

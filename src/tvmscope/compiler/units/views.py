@@ -93,7 +93,7 @@ def _step(graph: Graph, value: relax.Expr, *, casts: bool, scaled: bool) -> rela
         return None
     if name in _SCALES and (not scaled or _factor(call) is None):
         return None
-    if name == "take" and (_index(call) is None or not shape_of(call.args[0])):
+    if name == "take" and taken(call) is None:
         return None
     return call
 
@@ -112,12 +112,12 @@ def _factor(call: relax.Call) -> float | None:
     return 1 / divisor if divisor else None
 
 
-def _index(call: relax.Call) -> int | None:
-    """Return the index of the one slice that `take` selects by a number."""
-    index = constant(call.args[1])
-    if index is None or index.ndim != 0 or call.attrs.axis is None:
+def taken(call: relax.Call) -> int | None:
+    """Return the index of the one slice that `take` selects by a number; else None."""
+    index = constant(call.args[1]) if name_of(call) == "take" else None
+    if index is None or index.ndim != 0 or call.attrs.axis is None or not shape_of(call.args[0]):
         return None
-    return int(index)
+    return int(index) % shape_of(call.args[0])[int(call.attrs.axis)]
 
 
 def _slices(call: relax.Call) -> list[tuple[int, int, int, int]] | None:
@@ -162,7 +162,7 @@ def _through(
         if name == "permute_dims":
             view.permute(call.attrs.axes)
         elif name == "take":
-            view.take(int(call.attrs.axis), _index(call) or 0)
+            view.take(int(call.attrs.axis), taken(call) or 0)
         elif name == _SLICE and not all(view.slice(*s) for s in _slices(call) or ()):
             return None
         elif name == _REPEAT:

@@ -1,6 +1,7 @@
 """Replaces permutations and reshapes that together move nothing by one reshape.
 
 reshape(permute(reshape(x))) -> reshape(x)      where the elements keep their order
+take(x, 1, axis=2)           -> reshape(x[:, :, 1:2])    which fuses into elementwise kernels
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmscope.compiler.graph.rewrite import replace_binding, static_shape
 from tvmscope.compiler.units.graph import Graph, name_of
-from tvmscope.compiler.units.views import trace
+from tvmscope.compiler.units.views import taken, trace
 
-_MOVES = ("permute_dims", "reshape", "expand_dims", "squeeze", "flatten")
+_MOVES = ("permute_dims", "reshape", "expand_dims", "squeeze", "flatten", "take")
 
 
 @mutator
@@ -32,6 +33,14 @@ class _Collapse(PyExprMutator):
             if view is not None and view.dense and view.base != binding.var:
                 new = relax.op.reshape(self.visit_expr(view.base), shape)
                 replace_binding(self, binding.var, new)
+                return
+            if (index := taken(value)) is not None:
+                axis = int(value.attrs.axis)
+                data = self.visit_expr(value.args[0])
+                part = self.builder_.emit(
+                    relax.op.strided_slice(data, [axis], [index], [index + 1]), binding.var.name
+                )
+                replace_binding(self, binding.var, relax.op.reshape(part, shape))
                 return
         super().visit_var_binding_(binding)
 

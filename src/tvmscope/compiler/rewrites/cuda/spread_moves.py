@@ -4,9 +4,12 @@
 
 TVM fuses an operator into its readers only where one kernel has them all. A move that stays alone
 is a launch, and its result is written and read again; each reader can read the source instead. That
-is done where all readers are fused with what they read, which TVM's own patterns tell: elementwise
-operators, and reductions if the move is a cast. A large transposition stays: read as it lies, its
-source would be read in pieces by every reader.
+is done where all readers are fused with what they read, which TVM's own patterns tell. A reduction
+takes in what TVM calls elementwise; a move that reads neighbours from neighbours is called so here:
+
+    t = x[:, 1];  y = sum(t, -1)    ->    y = sum(x[:, 1], -1)
+
+A large transposition stays: read as it lies, its source would be read in pieces by every reader.
 """
 
 from __future__ import annotations
@@ -35,7 +38,10 @@ def spread_moves() -> tvm.transform.Pass:
 
     @tvm.transform.module_pass(opt_level=0, name="SpreadMoves")
     def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
-        copied = _copied(module, Graph(module["main"]))
+        graph = Graph(module["main"])
+        for var, func in _reduced(module, graph).items():
+            module.update_func(var, func.with_attr("op_pattern", _BROADCAST))
+        copied = _copied(module, graph)
         if not copied:
             return module
         spreader = _Spreader(module, copied)
@@ -46,28 +52,37 @@ def spread_moves() -> tvm.transform.Pass:
     return transform
 
 
+def _reduced(module: tvm.IRModule, graph: Graph) -> dict[tvm.ir.GlobalVar, tirx.PrimFunc]:
+    """Return the moves of rows that reductions read, perhaps through other moves."""
+    found: dict[tvm.ir.GlobalVar, tirx.PrimFunc] = {}
+    into: set[relax.Var] = set()
+    for binding in reversed(graph.bindings):
+        func = _function(module, binding.value)
+        pattern = _pattern(func) if func is not None else None
+        if func is None or pattern is None:
+            continue
+        read = any(r in into for r in graph.readers[binding.var])
+        rows = _is_move(func, most_scattered=0)
+        if pattern == _REDUCTION or (pattern <= _BROADCAST and read) or (rows and read):
+            into.add(binding.var)
+        if pattern == _INJECTIVE and rows and read:
+            found[_callee(binding.value)] = func
+    return found
+
+
 def _copied(module: tvm.IRModule, graph: Graph) -> set[relax.Var]:
     """Return the moves that each reader computes for itself: what these read, they read, too."""
     found: set[relax.Var] = set()
-    reduced: set[relax.Var] = set()
-    """Those of them that a reduction reads."""
     for binding in reversed(graph.bindings):
         var, readers = binding.var, graph.readers[binding.var]
         func = _function(module, binding.value)
         if func is None or None in readers or not _is_move(func):
             continue
-        values = [graph.values[r] for r in readers if r is not None]
-        into_sums = not all(_fuses(module, value, _INJECTIVE) for value in values)
-        into_sums |= any(r in reduced for r in readers)
         most = _REDUCTION if (_pattern(func) or 0) <= _BROADCAST else _INJECTIVE
-        if not all(_fuses(module, value, most) for value in values):
-            continue
-        if into_sums and most == _INJECTIVE:
-            continue
-        copied = any(r in found for r in readers)
-        if copied or (len(set(readers)) > 1 and not _meet(module, graph, var)):
+        fused = all(_fuses(module, graph.values[r], most) for r in readers if r is not None)
+        several = len(set(readers)) > 1 and not _meet(module, graph, var)
+        if fused and (several or any(r in found for r in readers)):
             found.add(var)
-            reduced |= {var} if into_sums else set()
     return found
 
 
@@ -83,11 +98,17 @@ def _meet(module: tvm.IRModule, graph: Graph, var: relax.Var) -> bool:
     return all(_fuses(module, graph.values[last], _REDUCTION) for last in ahead)
 
 
+def _callee(value: relax.Expr) -> tvm.ir.GlobalVar:
+    assert isinstance(value, relax.Call)
+    var = value.args[0]
+    assert isinstance(var, tvm.ir.GlobalVar)
+    return var
+
+
 def _function(module: tvm.IRModule, value: relax.Expr) -> tirx.PrimFunc | None:
     if not isinstance(value, relax.Call) or value.op != tvm.ir.Op.get("relax.call_tir"):
         return None
-    var = value.args[0]
-    func = module[var] if isinstance(var, tvm.ir.GlobalVar) else None
+    func = module[_callee(value)]
     return func if isinstance(func, tirx.PrimFunc) else None
 
 
@@ -102,8 +123,9 @@ def _fuses(module: tvm.IRModule, value: relax.Expr, most: int) -> bool:
     return pattern is not None and pattern <= most
 
 
-def _is_move(func: tirx.PrimFunc) -> bool:
-    """Whether a function stores elements of its one tensor in another order or type."""
+def _is_move(func: tirx.PrimFunc, most_scattered: int = _MOST_SCATTERED) -> bool:
+    """Whether a function stores elements of its one tensor in another order or type; neighbours
+    are read from neighbours, or there are at most `most_scattered`."""
     pattern = _pattern(func)
     if pattern is None or pattern > _INJECTIVE or len(func.params) != 2:
         return False
@@ -116,7 +138,7 @@ def _is_move(func: tirx.PrimFunc) -> bool:
     if not isinstance(load, ir.TensorLoad):
         return False
     size = prod(int(extent) for extent in store.buffer.shape)
-    return size <= _MOST_SCATTERED or _is_read_in_rows(load, store)
+    return size <= most_scattered or _is_read_in_rows(load, store)
 
 
 def _is_read_in_rows(load: ir.TensorLoad, store: tirx.BufferStore) -> bool:
