@@ -106,7 +106,10 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path, default=Path("results/cuda"))
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
-    cases = [Case.parse(text) for given in args.cases for text in _meant(given)]
+    try:
+        cases = [Case.parse(text) for given in args.cases for text in _meant(given)]
+    except ValueError:
+        parser.error("a case is MODEL[@SIDE]:PRECISION:BATCH[:OPTION=VALUE]")
     until = time.monotonic() + args.budget_s
     missing = [case for case in cases if not _kept(args.output, case).is_file()]
     failed = _measure(missing, args, until)

@@ -49,11 +49,11 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from glob import glob
 from pathlib import Path
@@ -227,7 +227,7 @@ def models_checks(work: Work) -> Command:
 def part_of(work: Work, parts: str, *options: str) -> Command:
     """Parts as a command of their own, with results in a folder of their own."""
     brought = str(work.plan.parent)
-    folder = str(work.out / "beside")
+    folder = str(work.out / f"beside-{parts.partition(',')[0]}")
     return [
         sys.executable, str(ROOT / "scripts/gpu_check.py"), "--only", parts, "--brought", brought,
         "-o", folder, *options,
@@ -433,12 +433,22 @@ def attempt(part: str, command: Command | str, limit_s: float, work: Work) -> Ou
             code = process.wait(timeout=limit_s)
             status = "ok" if code == 0 else "failed"
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            end(process)
             status = "timeout"
     return Outcome(
         part=part, status=status, seconds=time.monotonic() - start, said=summary(part, work)
     )
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a part's command and everything that it has started, in groups of their own, too."""
+    import psutil
+
+    started = [process, *psutil.Process(process.pid).children(recursive=True)]
+    for each in started:
+        with suppress(ProcessLookupError, psutil.NoSuchProcess):
+            each.kill()
+    process.wait()
 
 
 def summary(part: str, work: Work) -> str:

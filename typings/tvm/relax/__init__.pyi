@@ -45,6 +45,11 @@ class ShapeExpr(_CallableExpr):
 
 class DataflowVar(Var): ...
 
+class If(_CallableExpr):
+    cond: Expr
+    true_branch: Expr
+    false_branch: Expr
+
 class Binding(Node, Scriptable):
     var: Var
     value: Expr  # of every kind of binding, if not of this common class

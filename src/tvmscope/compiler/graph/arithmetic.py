@@ -68,6 +68,12 @@ def _taken(args: Sequence[Array], call: relax.Call) -> Array:
     return np.take(data, places, axis, mode="clip" if call.attrs.mode == "clip" else "wrap")
 
 
+def _product(args: Sequence[Array], call: relax.Call) -> Array:
+    """Return a product of matrices; sums of half precision are in single precision."""
+    wide = (a.astype(np.promote_types(a.dtype, np.float32)) for a in args)
+    return np.matmul(*wide).astype(args[0].dtype)
+
+
 def _axis(call: relax.Call) -> int | None:
     return None if call.attrs.axis is None else int(call.attrs.axis)
 
@@ -77,6 +83,7 @@ TABLE: dict[str, Evaluate] = {
     "relax.subtract": lambda a, c: a[0] - a[1],
     "relax.multiply": lambda a, c: a[0] * a[1],
     "relax.divide": lambda a, c: a[0] / a[1],
+    "relax.matmul": _product,
     "relax.sqrt": lambda a, c: np.sqrt(a[0]),
     "relax.rsqrt": lambda a, c: (1 / np.sqrt(a[0])).astype(a[0].dtype),
     "relax.negative": lambda a, c: -a[0],
@@ -116,5 +123,5 @@ TABLE: dict[str, Evaluate] = {
     "relax.broadcast_to": _broadcast,
     "relax.astype": _cast,
 }
-FLOAT_ONLY = frozenset({"relax.divide", "relax.sqrt", "relax.rsqrt", "relax.isnan"})
+FLOAT_ONLY = frozenset({"relax.divide", "relax.matmul", "relax.sqrt", "relax.rsqrt", "relax.isnan"})
 """Operators whose numpy result for integers differs from TVM's."""

@@ -218,13 +218,16 @@ def _per_head(call: relax.Call, heads: int) -> tuple[relax.Expr, Array] | None:
 
 
 def _scaled(scores: _Scores, scales: Array, dtype: str) -> tuple[Strided, relax.Expr]:
-    """Return queries times a factor for each head: their place, and their values."""
+    """Return queries times a factor for each head: their place, and their values. The kernel
+    multiplies by the largest factor, in float32; the others are at most 1 of it."""
     batch, heads, queries, _ = scores.shape
     value = scores.product.args[0]
     shape = (batch, heads, queries, shape_of(value)[-1])
-    factors = relax.const(scales.reshape(heads, 1, 1).astype(np.float32), dtype)
-    place = Strided(base=value, shape=shape, strides=dense(shape))
-    return place, relax.op.multiply(relax.op.reshape(value, shape), factors)
+    largest = float(np.abs(scales).max()) or 1.0
+    factors = relax.const((scales / largest).reshape(heads, 1, 1).astype(np.float32), dtype)
+    narrow = relax.op.astype(relax.op.reshape(value, shape), dtype)
+    place = Strided(base=value, shape=shape, strides=dense(shape), scale=largest)
+    return place, relax.op.multiply(narrow, factors)
 
 
 def _softmax(graph: Graph, value: relax.Expr) -> relax.Call | None:

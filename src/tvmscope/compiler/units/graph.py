@@ -29,10 +29,20 @@ class Graph:
         self.values = {b.var: b.value for b in self.bindings}
         self.order = {b.var: index for index, b in enumerate(self.bindings)}
         self.readers: dict[relax.Var, list[relax.Var | None]] = defaultdict(list)
-        """Variables that are computed from a variable; None means that the function returns it."""
+        """Variables that are computed from a variable; None means that the function returns it, or
+        matches its shape."""
+        self.varying: set[relax.Var] = set()
+        """Variables whose values depend on the function's parameters."""
         for b in self.bindings:
             for var in variables(b.value):
                 self.readers[var].append(b.var)
+                if var in self.varying or var not in self.values:
+                    self.varying.add(b.var)
+        for block in function.body.blocks:
+            for other in block.bindings:
+                if not isinstance(other, relax.VarBinding):  # a match of shapes
+                    for var in variables(other.value):
+                        self.readers[var].append(None)
         for var in variables(function.body.body):
             self.readers[var].append(None)
         self.needed: set[relax.Var] = set()
@@ -69,7 +79,7 @@ class Graph:
 
 
 def variables(value: relax.Expr) -> Iterator[relax.Var]:
-    """Yield the variables that a bound value reads."""
+    """Yield the variables that a bound value reads; those of a branch are read by it."""
     if isinstance(value, relax.Var):
         yield value
     elif isinstance(value, relax.Tuple):
@@ -80,6 +90,10 @@ def variables(value: relax.Expr) -> Iterator[relax.Var]:
     elif isinstance(value, relax.Call):
         for arg in value.args:
             yield from variables(arg)
+    elif isinstance(value, relax.If):
+        yield from variables(value.cond)
+        for branch in (value.true_branch, value.false_branch):
+            yield from relax.analysis.free_vars(branch)
 
 
 def name_of(call: relax.Call) -> str:

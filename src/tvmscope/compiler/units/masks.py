@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -86,7 +86,7 @@ def join(graph: Graph, steps: Sequence[Step], shape: Shape, dtype: str) -> Mask 
 def _seen_or_read(graph: Graph, steps: Sequence[Step], shape: Shape, dtype: str) -> Mask | None:
     """Return what constant masks hide, and at most one other mask as an operand."""
     found = {step: _seen(graph, step) for step in steps}
-    constants = [seen for seen in found.values() if seen is not None]
+    constants = {step: seen for step, seen in found.items() if seen is not None}
     others = [step for step, seen in found.items() if seen is None]
     mask: Mask | None = Mask(keys=shape[3])
     if constants:
@@ -95,7 +95,7 @@ def _seen_or_read(graph: Graph, steps: Sequence[Step], shape: Shape, dtype: str)
             mask, others = Mask(keys=shape[3]), list(steps)
     if mask is None or not others:
         return mask
-    strides = _strides(shape_of(others[0].value), shape)
+    strides = _strides(_placed(shape_of(others[0].value), others[0], shape), shape)
     if len(others) > 1 or mask.operand is not None or strides is None:
         return None
     return replace(mask, operand=_operand(others[0], dtype), strides=strides)
@@ -114,18 +114,18 @@ def _seen(graph: Graph, step: Step) -> _Seen | None:
     return _Seen(pairs=~hidden, fill=float(values.max(initial=-np.inf, where=hidden)))
 
 
-def _constant(masks: Sequence[_Seen], shape: Shape) -> Mask | None:
-    pairs = masks[0].pairs
-    for mask in masks[1:]:
-        pairs = pairs & mask.pairs
-    pairs = pairs.reshape((1,) * (4 - pairs.ndim) + pairs.shape)
-    if any(own not in (1, full) for own, full in zip(pairs.shape, shape, strict=True)):
-        return None
+def _constant(masks: Mapping[Step, _Seen], shape: Shape) -> Mask | None:
+    pairs = np.ones((1, 1, 1, 1), np.bool_)
+    for step, mask in masks.items():
+        place = _placed(mask.pairs.shape, step, shape)
+        if place is None:
+            return None
+        pairs = pairs & mask.pairs.reshape(place)
     if pairs.all():
         return Mask(keys=shape[3])
     if (causal := _causal(pairs, shape)) is not None:
         return causal
-    if max(mask.fill for mask in masks) > -np.inf and not pairs.any(-1).all():
+    if max(mask.fill for mask in masks.values()) > -np.inf and not pairs.any(-1).all():
         return None  # a query that sees nothing weighs its keys by what replaces their scores
     pairs = np.broadcast_to(pairs, (*pairs.shape[:3], shape[3]))
     operand = np.where(pairs, np.float32(0), np.float32(-np.inf)).reshape(-1)
@@ -175,11 +175,9 @@ def _added(graph: Graph, step: Step, shape: Shape) -> Array | None:
     """Return a constant that is added to the scores, as batches (which repeat), heads, queries and
     keys; one head or query if all are equal."""
     values = known.value(graph, step.value) if step.hidden is None else None
-    *leading, queries, keys = step.shape
-    if values is None or (queries, keys) != shape[2:]:
-        return None
-    heads = next((n for n in range(len(leading), -1, -1) if prod(leading[n:]) == shape[1]), None)
-    if heads is None or prod(leading[:heads]) != shape[0]:
+    *leading, _, keys = step.shape
+    heads = _split(step, shape)
+    if values is None or heads is None:
         return None
     own = (1,) * (len(step.shape) - values.ndim) + values.shape
     first = next((n for n in range(heads) if own[n] > 1), heads)
@@ -201,15 +199,40 @@ def _operand(step: Step, dtype: str) -> relax.Expr:
     return relax.op.where(step.value, first, second)
 
 
-def _strides(given: tuple[int, ...], shape: Shape) -> tuple[int, int, int] | None:
+def _placed(given: tuple[int, ...], step: Step, shape: Shape) -> Shape | None:
+    """Return a mask's extents over batch, heads, queries and keys, each of which is 1 or all; None
+    if it repeats over a part of one."""
+    *leading, queries, keys = step.shape
+    if (queries, keys) != shape[2:] or len(given) > len(step.shape):
+        return None
+    *own, rows, columns = (1,) * (len(step.shape) - len(given)) + given
+    split = _split(step, shape)
+    if split is None:  # batch and heads are one axis
+        each = shape[:2] if own == leading and prod(leading) == shape[0] * shape[1] else (1, 1)
+        found = (*each, rows, columns) if prod(own) == prod(each) else None
+    else:
+        parts = (own[:split], leading[:split]), (own[split:], leading[split:])
+        whole = all(part == full or prod(part) == 1 for part, full in parts)
+        found = (prod(own[:split]), prod(own[split:]), rows, columns) if whole else None
+    return found
+
+
+def _split(step: Step, shape: Shape) -> int | None:
+    """Return the first axis of the heads in the scores that a mask is for."""
+    *leading, queries, keys = step.shape
+    if (queries, keys) != shape[2:]:
+        return None
+    found = (n for n in range(len(leading), -1, -1) if prod(leading[n:]) == shape[1])
+    heads = next(found, None)
+    return None if heads is None or prod(leading[:heads]) != shape[0] else heads
+
+
+def _strides(given: Shape | None, shape: Shape) -> tuple[int, int, int] | None:
     """Return a mask's strides; None if it is not over the keys."""
-    given = (1,) * (4 - len(given)) + given
-    if len(given) != 4 or given[3] != shape[3]:
+    if given is None or given[3] != shape[3]:
         return None
     strides, step = [], given[3]
-    for own, full in zip(reversed(given[:3]), reversed(shape[:3]), strict=True):
-        if own not in (1, full):
-            return None
+    for own in reversed(given[:3]):
         strides.append(0 if own == 1 else step)
         step *= own
     return strides[2], strides[1], strides[0]

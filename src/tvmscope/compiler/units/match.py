@@ -66,6 +66,8 @@ def _offer(
         finder = finders.get(name_of(call)) if call is not None else None
         if finder is None or call is None or binding.var in taken or binding.var not in live:
             continue
+        if binding.var not in graph.varying:  # the compiler computes it, and needs code for that
+            continue
         chain = Chain(graph=graph, taken=frozenset(taken), vars=(binding.var,))
         try:
             unit = finder(call, chain)

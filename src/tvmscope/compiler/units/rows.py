@@ -304,7 +304,8 @@ def _between(graph: Graph, first: relax.Var, last: relax.Var) -> tuple[set[relax
         if graph.order.get(var, -1) > graph.order[first] and var not in found:
             found.add(var)
             ahead.extend(variables(graph.values[var]))
-    readers = {var: set(graph.readers[var]) for var in found if var != last}
-    on_the_way = {var for var, after in readers.items() if after <= found}
+    on_the_way = found - {last}
+    while read := {v for v in on_the_way if not set(graph.readers[v]) <= on_the_way | {last}}:
+        on_the_way -= read
     needed = not set(graph.readers[first]) <= on_the_way | {last}
-    return on_the_way - {last}, needed
+    return on_the_way, needed

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tvm import relax
+from tvm.ir.expr import GenericConst
 
 from tvmscope.compiler.units.graph import Graph, constant, dtype_of, name_of, scalar, shape_of
 
@@ -117,7 +118,10 @@ def taken(call: relax.Call) -> int | None:
     index = constant(call.args[1]) if name_of(call) == "take" else None
     if index is None or index.ndim != 0 or call.attrs.axis is None or not shape_of(call.args[0]):
         return None
-    return int(index) % shape_of(call.args[0])[int(call.attrs.axis)]
+    number, size = int(index), shape_of(call.args[0])[int(call.attrs.axis)]
+    if str(call.attrs.mode) == "clip":
+        return min(max(number, 0), size - 1)
+    return number % size if -size <= number < size else None
 
 
 def _slices(call: relax.Call) -> list[tuple[int, int, int, int]] | None:
@@ -149,7 +153,7 @@ def _through(
     shape: tuple[int, ...] | None,
     types: tuple[str, ...],
 ) -> Strided | None:
-    if not isinstance(base, relax.Var) or base in graph.hidden:
+    if not isinstance(base, relax.Var | GenericConst) or base in graph.hidden:
         return None
     if types and dtype_of(base) not in types:
         return None

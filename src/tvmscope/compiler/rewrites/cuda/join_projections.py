@@ -93,7 +93,7 @@ def _with_bias(
     if reader is None or call is None:
         return product, None
     bias = next((c for a in call.args if (c := constant(a)) is not None), None)
-    if bias is None or bias.size != width or bias.shape[-1] != width:
+    if bias is None or bias.size != width or bias.shape[-1:] != (width,):
         return product, None
     return reader, bias.reshape(-1)
 
@@ -102,7 +102,7 @@ def _feeds_products(graph: Graph, value: relax.Var) -> bool:
     """Whether all that is computed of a value are products of two computed values: of the value
     itself, moved and scaled, or of several of its parts, which one kernel computes. With a single
     reader, an elementwise operator could be part of the product's own kernel."""
-    ahead, found, parted = [value], False, False
+    ahead, seen, found, parted = [value], {value}, False, False
     while ahead:
         value = ahead.pop()
         readers = set(graph.readers[value])
@@ -115,7 +115,9 @@ def _feeds_products(graph: Graph, value: relax.Var) -> bool:
             if name == "matmul" and all(isinstance(arg, relax.Var) for arg in call.args):
                 found = True
             elif name in _MOVES or _is_scaled(call) or (parted and name in _VALUES):
-                ahead.append(reader)
+                if reader not in seen:
+                    seen.add(reader)
+                    ahead.append(reader)
             else:
                 return False
     return found

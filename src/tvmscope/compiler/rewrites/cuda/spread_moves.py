@@ -76,7 +76,9 @@ def _copied(module: tvm.IRModule, graph: Graph) -> set[relax.Var]:
     for binding in reversed(graph.bindings):
         var, readers = binding.var, graph.readers[binding.var]
         func = _function(module, binding.value)
-        if func is None or None in readers or not _is_move(func):
+        if func is None or None in readers or not isinstance(var, relax.DataflowVar):
+            continue  # outside of a dataflow block nothing is fused
+        if not _is_move(func):
             continue
         most = _REDUCTION if (_pattern(func) or 0) <= _BROADCAST else _INJECTIVE
         fused = all(_fuses(module, graph.values[r], most) for r in readers if r is not None)
@@ -137,7 +139,11 @@ def _is_move(func: tirx.PrimFunc, most_scattered: int = _MOST_SCATTERED) -> bool
     load = store.value.value if isinstance(store.value, tirx.Cast) else store.value
     if not isinstance(load, ir.TensorLoad):
         return False
-    size = prod(int(extent) for extent in store.buffer.shape)
+    extents = [int(n) if isinstance(n, tirx.IntImm) else None for n in store.buffer.shape]
+    known = [n for n in extents if n is not None]
+    if len(known) < len(extents):
+        return False
+    size = prod(known)
     return size <= most_scattered or _is_read_in_rows(load, store)
 
 
