@@ -310,6 +310,7 @@ def _activate(x: torch.Tensor, epilogue: Epilogue) -> torch.Tensor:
         "silu": functional.silu,
         "hardswish": functional.hardswish,
         "gelu": functional.gelu,
+        "quick_gelu": lambda v: v * torch.sigmoid(1.702 * v),
         "gelu_tanh": lambda v: functional.gelu(v, approximate="tanh"),
     }
     return forms[epilogue.activation](x)

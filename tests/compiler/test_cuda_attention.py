@@ -214,4 +214,4 @@ def test_windows_of_an_image_are_one_kernel(
     (unit,) = attentions(units)
     assert (unit.batch, unit.heads, unit.queries, unit.dim) == (15, 2, 9, 6)
     assert unit.mask_batches == (5 if shifted else None)
-    assert unit.scale == (1.0 if cosine else 0.5)
+    assert unit.scale == (5.0 if cosine else 0.5)

@@ -21,6 +21,11 @@ PRECISIONS = pytest.mark.parametrize("precision", [FLOAT32, FLOAT16], ids=str)
 WIDTH = 24
 
 
+def quick_gelu(x: Tensor) -> Tensor:
+    """As CLIP has it."""
+    return x * torch.sigmoid(1.702 * x)
+
+
 def random(*shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
 
@@ -122,7 +127,9 @@ def test_a_layer_of_a_decoder_is_ten_launches_and_a_norm(precision: Precision) -
 
 
 @PRECISIONS
-@pytest.mark.parametrize("activation", [functional.silu, functional.gelu, torch.sigmoid])
+@pytest.mark.parametrize(
+    "activation", [functional.silu, functional.gelu, torch.sigmoid, quick_gelu]
+)
 def test_a_gate_is_part_of_the_product(
     activation: Callable[[Tensor], Tensor], precision: Precision
 ) -> None:

@@ -108,7 +108,7 @@ def test_rms_norm_in_its_usual_forms(form: str, precision: Precision) -> None:
     "inner",
     [
         lambda x: x * torch.rsqrt(x.pow(2).mean(1, keepdim=True) + 1e-6),
-        lambda x: x * torch.rsqrt(x.pow(3).mean(-1, keepdim=True).abs() + 1e-6),
+        lambda x: x * torch.rsqrt(x.pow(3).mean(-1, keepdim=True).abs() + 0.5),
         lambda x: x.exp() * torch.rsqrt(mean_square(x) + 1e-6),
         lambda x: x * torch.rsqrt(mean_square(x) + x[..., :1].abs() + 1.0),
     ],
@@ -246,3 +246,60 @@ def test_a_value_that_is_cast_for_a_norm_alone_is_cast_where_it_is_computed() ->
     )
     (unit,) = rows_of(units)
     assert unit.dtype == "float16"
+
+
+BIAS = random(24)
+
+
+def by_hand(x: Tensor) -> Tensor:
+    wide = x.float()
+    centred = wide - wide.mean(-1, keepdim=True)
+    spread = centred.pow(2).mean(-1, keepdim=True)
+    return (WEIGHT * (centred * torch.rsqrt(spread + 1e-6)) + BIAS).to(x)
+
+
+def divided(x: Tensor) -> Tensor:
+    mean = x.mean(-1, keepdim=True)
+    spread = (x - mean).pow(2).mean(-1, keepdim=True)
+    return (x - mean) / torch.sqrt(spread + 1e-6) * WEIGHT
+
+
+@PRECISIONS
+@pytest.mark.parametrize(("inner", "bias"), [(by_hand, True), (divided, False)])
+def test_layer_norm_written_by_hand(
+    inner: Callable[[Tensor], Tensor], bias: bool, precision: Precision
+) -> None:
+    block, x = Between(inner), random(2, 5, 16)
+    units, _ = placed_units.of_torch(block, precision, x)
+    (unit,) = rows_of(units)
+    assert isinstance(unit, Norm)
+    assert (unit.form, unit.scale, unit.bias) == ("layer", True, bias)
+    _, others = placed_units.launches(placed_units.lowered_torch(block, precision, x))
+    assert not [name for name in others if "cast" not in name and name != "reshape"]
+
+
+@PRECISIONS
+def test_heads_are_normed_before_they_are_moved(precision: Precision) -> None:
+    """Rows of a permuted value are normed in their place."""
+
+    def normed(x: Tensor) -> Tensor:
+        heads = x.reshape(2, 5, 3, 8).transpose(1, 2)
+        heads = heads * torch.rsqrt(heads.pow(2).mean(-1, keepdim=True) + 1e-6) * WEIGHT[:8]
+        return heads.transpose(1, 2).reshape(2, 5, 24)
+
+    block, x = Between(normed), random(2, 5, 16)
+    units, _ = placed_units.of_torch(block, precision, x)
+    (unit,) = rows_of(units)
+    assert (unit.rows, unit.columns) == (30, 8)
+    _, others = placed_units.launches(placed_units.lowered_torch(block, precision, x))
+    assert not [name for name in others if "cast" not in name and name != "reshape"]
+
+
+@PRECISIONS
+def test_rows_and_columns_that_are_exchanged_are_no_rows(precision: Precision) -> None:
+    def normed(x: Tensor) -> Tensor:
+        turned = x.reshape(2, 5, 24).transpose(1, 2)
+        turned = turned * torch.rsqrt(turned.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return turned.transpose(1, 2)
+
+    placed_units.of_torch(Between(normed), precision, random(2, 5, 16))  # compares with PyTorch

@@ -177,7 +177,15 @@ def _hard_swish_by_sigmoid(emit: Emit, y: Any) -> Any:
     return emit(relax.op.multiply(y, gate))
 
 
+def _quick_gelu(emit: Emit, y: Any) -> Any:
+    """As CLIP has it."""
+    return emit(
+        relax.op.multiply(y, emit(relax.op.sigmoid(emit(relax.op.multiply(y, _number(1.702))))))
+    )
+
+
 WRITTEN = {
+    "quick_gelu": (_quick_gelu, lambda y: y * torch.sigmoid(1.702 * y)),
     "hardswish": (_hard_swish, nnf.hardswish),
     "hardswish by limits": (_hard_swish_by_limits, nnf.hardswish),
     "hardswish by a sigmoid": (_hard_swish_by_sigmoid, nnf.hardswish),

@@ -32,6 +32,7 @@ FOLDED: dict[str, Build] = {
     "relax.abs": lambda: op.abs(const(X - 2)),
     "relax.maximum": lambda: op.maximum(const(X), const(Y)),
     "relax.minimum": lambda: op.minimum(const(X), const(Y[0])),
+    "relax.matmul": lambda: op.matmul(const(X), const(Y.T)),
     "relax.isnan": lambda: op.isnan(const(WITH_NAN)),
     "relax.where": lambda: op.where(const(X > 2, "bool"), const(X), const(Y[0])),
     "relax.equal": lambda: op.equal(const(X), const(Y)),

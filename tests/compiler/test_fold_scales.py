@@ -16,6 +16,8 @@ op = relax.op
 WEIGHT = np.linspace(-1.0, 2.0, 12).reshape(4, 3)
 FILTER = np.linspace(-1.0, 1.0, 24).reshape(3, 2, 2, 2)
 SCALE = np.array([0.5, 2.0, -1.0])
+SQUARE = np.array([[1.0, -2.0], [0.5, 3.0]]).reshape(2, 2, 1, 1)
+NUMBER = relax.const(0.25, "float32")
 PLANES = SCALE.reshape(3, 1, 1)
 
 
@@ -47,6 +49,16 @@ TAKEN: dict[str, tuple[Build, Build, torch.Tensor]] = {
         lambda x: op.permute_dims(op.reshape(_linear(x, SCALE), (1, 2, 3, 3)), (0, 3, 1, 2)),
         ROWS,
     ),
+    "a number before a sum": (
+        lambda x: op.add(op.multiply(_linear(x), NUMBER), const(SCALE)),
+        lambda x: op.add(_linear(x, 0.25), const(SCALE)),
+        ROWS,
+    ),
+    "a number before a sum of images": (
+        lambda x: op.add(x, op.multiply(op.nn.conv2d(x, const(SQUARE)), NUMBER)),
+        lambda x: op.add(x, op.nn.conv2d(x, const(SQUARE * 0.25))),
+        IMAGE,
+    ),
     "convolution": (
         lambda x: op.multiply(op.add(_convolution(x), const(PLANES)), const(PLANES)),
         lambda x: op.add(_convolution(x, SCALE[:, None, None, None]), const(PLANES[None] ** 2)),
@@ -55,6 +67,7 @@ TAKEN: dict[str, tuple[Build, Build, torch.Tensor]] = {
 }
 LEFT: dict[str, tuple[Build, torch.Tensor]] = {
     "read-twice": (_read_twice, ROWS),
+    "a number alone": (lambda x: op.multiply(_linear(x), NUMBER), ROWS),
     "nonlinear": (lambda x: op.multiply(op.nn.relu(_linear(x)), const(SCALE)), ROWS),
     "rows": (lambda x: op.multiply(_linear(x), const(np.arange(1.0, 7.0)[:, None])), ROWS),
     "pixels": (lambda x: op.multiply(_convolution(x), const(np.arange(1.0, 4.0))), IMAGE),

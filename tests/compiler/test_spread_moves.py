@@ -56,8 +56,13 @@ def sliced_and_summed(y: Tensor, _: torch.nn.Module) -> tuple[Tensor, ...]:
     return part.sum(-1), part.sin(), part.double().sum(1)
 
 
+def listed(y: Tensor, _: torch.nn.Module) -> tuple[Tensor, ...]:
+    part = y.reshape(2, 5, 6, 4)[:, :, [1, 3, 5]]
+    return part.exp(), part.sin()
+
+
 @PRECISIONS
-@pytest.mark.parametrize("read", [sliced, moved, cast, sliced_and_summed])
+@pytest.mark.parametrize("read", [sliced, moved, cast, sliced_and_summed, listed])
 def test_each_reader_reads_the_source(
     read: Callable[..., tuple[Tensor, ...]], precision: Precision
 ) -> None:

@@ -69,7 +69,7 @@ def output_values(unit: Unit, buffer: Array) -> Array:
 def activate(x: Array, kind: str, parameters: tuple[float, ...] = ()) -> Array:
     """Apply an activation, as PyTorch defines it."""
     with np.errstate(over="ignore"):
-        sigmoid = 1 / (1 + np.exp(-x))
+        sigmoid, quick = (1 / (1 + np.exp(-slope * x)) for slope in (1.0, 1.702))
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
     forms: dict[str, Callable[[], Array]] = {
         "none": lambda: x,
@@ -81,6 +81,7 @@ def activate(x: Array, kind: str, parameters: tuple[float, ...] = ()) -> Array:
         "silu": lambda: x * sigmoid,
         "hardswish": lambda: x * np.clip(x + 3, 0, 6) / 6,
         "gelu": lambda: 0.5 * x * (1 + erf(x / math.sqrt(2))),
+        "quick_gelu": lambda: x * quick,
         "gelu_tanh": lambda: 0.5 * x * (1 + np.tanh(inner)),
     }
     return np.asarray(forms[kind]())

@@ -2,15 +2,16 @@
 
     (x @ w + b) * g                  ->  x @ (w * g) + b * g
     permute(reshape(x @ w + b)) * g  ->  permute(reshape(x @ (w * g) + b * g))
+    y + (x @ w + b) * 0.2            ->  y + (x @ (w * 0.2) + b * 0.2)
 
-Such factors are layer scales, as in ConvNeXt and CaiT. They stand between a product and the sum
-with the residual, which a kernel can then compute together. A factor stays where the weights of a
-channel would become too small for half precision.
+Such factors are layer scales, as in ConvNeXt and CaiT, or one number, as in Granite. They stand
+between a product and the sum with the residual, which a kernel can then compute together. A factor
+stays where the weights of a channel would become too small for half precision.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmscope.compiler.describe.sources import bindings
 from tvmscope.compiler.graph.rewrite import operator_name, replace_binding, static_shape
-from tvmscope.compiler.units.graph import variables
+from tvmscope.compiler.units.graph import scalar, variables
 
 Array = np.ndarray[Any, Any]
 SMALLEST_HALF = 2.0**-12
@@ -36,10 +37,15 @@ class _Fold(PyExprMutator):
         made = list(bindings(function))
         self.uses = Counter(v for b in made for v in variables(b.value))
         self.made = {b.var: b.value for b in made}
+        self.readers: dict[relax.Var, list[str]] = defaultdict(list)
+        for b in made:
+            for var in variables(b.value):
+                self.readers[var].append(operator_name(b.value))
         self.smallest = smallest
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         found = self._product(binding.value)
+        found = self._multiple(binding) if found is None else found
         if found is None:
             super().visit_var_binding_(binding)
         else:
@@ -53,6 +59,21 @@ class _Fold(PyExprMutator):
             found = _per_channel(other, static_shape(value))
             if found is not None and static_shape(data) == static_shape(value):
                 return self._scaled(data, *found)
+        return None
+
+    def _multiple(self, binding: relax.VarBinding) -> relax.Expr | None:
+        """Return a multiplication by a number without it, if only a sum reads it."""
+        value, shape = binding.value, static_shape(binding.var)
+        if not isinstance(value, relax.Call) or operator_name(value) != "relax.multiply":
+            return None
+        if not shape or self.readers[binding.var] != ["relax.add"]:
+            return None
+        for data, other in (value.args, reversed(value.args)):
+            number = scalar(other)
+            if number is not None and static_shape(data) == shape:
+                axes = (len(shape) - 1, 1) if len(shape) > 1 else (0,)
+                found = (self._scaled(data, n, np.full(shape[n], number)) for n in axes)
+                return next((each for each in found if each is not None), None)
         return None
 
     def _scaled(self, value: relax.Expr, axis: int, factor: Array) -> relax.Expr | None:

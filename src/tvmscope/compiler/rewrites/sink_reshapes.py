@@ -1,7 +1,7 @@
 """Moves reshapes after elementwise operators, so that these fuse into their input's kernel.
 
     unary(reshape(x))   -> reshape(unary(x))
-    reshape(x) * reshape(y) -> reshape(x * y), and sums, if x and y have one shape
+    reshape(x) * reshape(y) -> reshape(x * y), and sums, if x and y have one shape or y is a number
     reshape(reshape(x)) -> reshape(x), or x itself if it has the requested shape
     broadcast_to(x)     -> x if it already has that shape
     permute(permute(x)) -> one permute, or x itself
@@ -14,7 +14,13 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from tvmscope.compiler.graph.rewrite import Rewriter, bound_call, rewrite_calls, static_shape
+from tvmscope.compiler.graph.rewrite import (
+    Rewriter,
+    bound_call,
+    is_scalar,
+    rewrite_calls,
+    static_shape,
+)
 
 UNARY = tuple(
     f"relax.{name}"
@@ -37,12 +43,15 @@ def _sink(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 
 
 def _sink_both(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
-    sources, shape = [_source(rewriter, arg) for arg in call.args], static_shape(call)
-    left, right = sources
+    shape = static_shape(call)
+    left, right = (arg if is_scalar(arg) else _source(rewriter, arg) for arg in call.args)
     if left is None or right is None or shape is None:
         return None
-    own, broadcast = static_shape(left), any(static_shape(arg) != shape for arg in call.args)
-    if own is None or own != static_shape(right) or broadcast:
+    tensors = [(a, b) for a, b in zip((left, right), call.args, strict=True) if not is_scalar(b)]
+    if any(static_shape(arg) != shape for _, arg in tensors):
+        return None  # it is broadcast
+    own = {static_shape(source) for source, _ in tensors}
+    if len(own) != 1 or None in own:
         return None
     return relax.op.reshape(rewriter.emit(relax.Call(call.op, [left, right], call.attrs)), shape)
 

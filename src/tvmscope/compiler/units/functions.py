@@ -52,7 +52,7 @@ _OPERATORS: Mapping[str, Function] = {
     "nn.relu6": lambda x: activate(x, "relu6"),
     "astype": lambda x: x,
 }
-_ACTIVATIONS: tuple[Activation, ...] = ("silu", "hardswish", "gelu", "gelu_tanh")
+_ACTIVATIONS: tuple[Activation, ...] = ("silu", "hardswish", "gelu", "gelu_tanh", "quick_gelu")
 
 
 def activation_after(

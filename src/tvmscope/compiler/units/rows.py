@@ -72,8 +72,8 @@ def layer_norm(call: relax.Call, chain: Chain) -> Found | None:
 
 
 def rms_norm(call: relax.Call, chain: Chain) -> Found | None:
-    """Match x * rsqrt(mean(x * x) + epsilon) over the last axis, with a weight and casts; `call`
-    is the root, which may also divide."""
+    """Match x * rsqrt(mean(x * x) + epsilon) over the last axis, with a weight, a bias and casts;
+    `call` is the root, which may also divide. If x is y - mean(y), it is the layer norm of y."""
     graph = chain.graph
     squared = _mean_square(graph, call.args[0])
     if squared is None:
@@ -83,45 +83,79 @@ def rms_norm(call: relax.Call, chain: Chain) -> Found | None:
     if normed is None:
         return None
     chain, value = normed
-    sources = dict(_sources(graph, values))
-    same = [(d, s) for d, s in _sources(graph, value) if d in sources and _same(s, sources[d])]
+    sources = dict(_sources(graph, values, moved=True))
+    found = _sources(graph, value, moved=True)
+    same = [(d, s) for d, s in found if d in sources and _same(s, sources[d])]
     shape, squares = shape_of(chain.last), shape_of(values)
     if not same or shape[-1:] != squares[-1:] or prod(shape) != prod(squares):
         return None
     dtype, rows = same[0]
-    chain, weight = _weighted(chain)
+    centred = _centred(graph, rows.base)
+    if centred is not None:
+        dtype, rows = centred
+    chain, weight = _columns(chain, "multiply")
+    chain, bias = _columns(chain, "add")
     unit = Norm(
         dtype=dtype,
         rows=prod(shape[:-1]),
         columns=shape[-1],
-        form="rms",
+        form="rms" if centred is None else "layer",
         epsilon=epsilon,
         scale=weight is not None,
-        bias=False,
+        bias=bias is not None,
         output=_output(chain, dtype),
     )
     operands: dict[str, Operand] = {"input": rows.base}
-    if weight is not None:
-        operands["scale"] = weight
+    operands |= {} if weight is None else {"scale": weight}
+    operands |= {} if bias is None else {"bias": bias}
     plain = Found(unit=unit, operands=operands, last=chain.last, replaced=chain.vars)
+    if not rows.dense:
+        order = _order(rows)
+        plain = replace(
+            plain,
+            written=tuple(rows.shape[axis] for axis in order),
+            permuted=tuple(order.index(axis) for axis in range(len(order))),
+        )
     return _with_input(plain, unit, chain)
 
 
 def _sources(
-    graph: Graph, value: relax.Expr, *, scaled: bool = False
+    graph: Graph, value: relax.Expr, *, scaled: bool = False, moved: bool = False
 ) -> Iterator[tuple[Dtype, Strided]]:
-    """Yield the earliest dense values that `value` is made of by casts and reshapes, by type."""
+    """Yield the earliest dense values that `value` is made of by casts and reshapes, by type; also
+    by permutations of rows, if `moved`."""
     for dtype in _DTYPES:
         view = trace(graph, value, dtype=dtype, scaled=scaled)
-        if view is not None and not replace(view, scale=1.0).dense:
+        fits = view is not None and (
+            replace(view, scale=1.0).dense or (moved and _has_all_rows(view))
+        )
+        if view is not None and not fits:
             own = dtype_of(value) == dtype  # it is a part of something, or moved
             view = Strided.of(value) if own else None
         if view is not None:
             yield dtype, view
 
 
+def _order(view: Strided) -> list[int]:
+    """Return a view's axes in the order of its base."""
+    return sorted(range(len(view.shape)), key=lambda n: (view.shape[n] != 1, -view.strides[n]))
+
+
+def _has_all_rows(view: Strided) -> bool:
+    """Whether a view is its base with rows in another order."""
+    order = _order(view)
+    base = replace(
+        view,
+        shape=tuple(view.shape[n] for n in order),
+        strides=tuple(view.strides[n] for n in order),
+    )
+    return base.dense and order[-1] == len(order) - 1
+
+
 def _same(one: Strided, other: Strided) -> bool:
-    return bool(one.base.same_as(other.base))
+    if not one.base.same_as(other.base):
+        return False
+    return (one.dense and other.dense) or (one.shape, one.strides) == (other.shape, other.strides)
 
 
 def _output(chain: Chain, dtype: Dtype) -> Dtype | None:
@@ -165,10 +199,7 @@ def _mean_square(graph: Graph, value: relax.Expr) -> tuple[relax.Expr, float] | 
     numbers = [scalar(a) for a in total.args]
     epsilon = numbers[1] if numbers[0] is None else numbers[0]
     mean = graph.call(_uncast(graph, total.args[0 if numbers[0] is None else 1]), "mean")
-    if epsilon is None or mean is None or mean.attrs.axis is None or not mean.attrs.keepdims:
-        return None
-    rank = len(shape_of(mean.args[0]))
-    if not rank or [int(a) % rank for a in mean.attrs.axis] != [rank - 1]:
+    if epsilon is None or mean is None or not _is_over_rows(mean):
         return None
     squared = _square_of(graph, _unshaped(graph, _uncast(graph, mean.args[0])))
     return None if squared is None else (squared, epsilon)
@@ -210,18 +241,36 @@ def _normed(chain: Chain, *, divides: bool) -> tuple[Chain, relax.Expr] | None:
     return chain.then(reader), value
 
 
-def _weighted(chain: Chain) -> tuple[Chain, Array | None]:
-    """Return the chain with a product with a constant per column, and casts; and that constant."""
+def _columns(chain: Chain, name: str) -> tuple[Chain, Array | None]:
+    """Return the chain with an operator with a constant per column, and casts; and that
+    constant."""
     moved = _moved(chain)
     reader = moved.next()
-    call = moved.graph.call(reader, "multiply") if reader is not None else None
+    call = moved.graph.call(reader, name) if reader is not None else None
     if reader is None or call is None:
         return _with_cast(chain), None
-    weight = next((w for a in call.args if (w := constant(a)) is not None), None)
+    found = next((w for a in call.args if (w := constant(a)) is not None), None)
     columns = shape_of(moved.last)[-1]
-    if weight is None or weight.shape[-1:] != (columns,) or weight.size != columns:
+    if found is None or found.shape[-1:] != (columns,) or found.size != columns:
         return _with_cast(chain), None
-    return _with_cast(moved.then(reader)), weight.astype(np.float32).reshape(-1)
+    return _with_cast(moved.then(reader)), found.astype(np.float32).reshape(-1)
+
+
+def _centred(graph: Graph, value: relax.Expr) -> tuple[Dtype, Strided] | None:
+    """Return y, if a value is y - mean(y) over the last axis."""
+    call = graph.call(value, "subtract")
+    mean = graph.call(_uncast(graph, call.args[1]), "mean") if call is not None else None
+    if call is None or mean is None or not _is_over_rows(mean):
+        return None
+    of_mean = dict(_sources(graph, mean.args[0]))
+    found = _sources(graph, call.args[0])
+    return next(((d, s) for d, s in found if d in of_mean and _same(s, of_mean[d])), None)
+
+
+def _is_over_rows(mean: relax.Call) -> bool:
+    rank = len(shape_of(mean.args[0]))
+    axes = [int(a) % rank for a in mean.attrs.axis or ()] if rank else []
+    return bool(mean.attrs.keepdims) and axes == [rank - 1]
 
 
 def _with_input(found: Found, unit: Norm, chain: Chain) -> Found:

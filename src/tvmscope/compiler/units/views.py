@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
 from tvm import relax
 from tvm.ir.expr import GenericConst
 
@@ -94,7 +95,7 @@ def _step(graph: Graph, value: relax.Expr, *, casts: bool, scaled: bool) -> rela
         return None
     if name in _SCALES and (not scaled or _factor(call) is None):
         return None
-    if name == "take" and taken(call) is None:
+    if name == "take" and _only(call) is None:
         return None
     return call
 
@@ -113,15 +114,27 @@ def _factor(call: relax.Call) -> float | None:
     return 1 / divisor if divisor else None
 
 
-def taken(call: relax.Call) -> int | None:
-    """Return the index of the one slice that `take` selects by a number; else None."""
+def taken(call: relax.Call) -> range | None:
+    """Return the indices that `take` selects by numbers, if their distance is constant."""
     index = constant(call.args[1]) if name_of(call) == "take" else None
-    if index is None or index.ndim != 0 or call.attrs.axis is None or not shape_of(call.args[0]):
+    if index is None or index.ndim > 1 or call.attrs.axis is None or not shape_of(call.args[0]):
         return None
-    number, size = int(index), shape_of(call.args[0])[int(call.attrs.axis)]
+    size = shape_of(call.args[0])[int(call.attrs.axis)]
+    numbers = index.reshape(-1).astype(np.int64)
     if str(call.attrs.mode) == "clip":
-        return min(max(number, 0), size - 1)
-    return number % size if -size <= number < size else None
+        numbers = numbers.clip(0, size - 1)
+    if not numbers.size or (numbers < -size).any() or (numbers >= size).any():
+        return None
+    first, *rest = (int(n) % size for n in numbers)
+    step = rest[0] - first if rest else 1
+    found = range(first, first + step * len(numbers), step or 1)
+    return found if step > 0 and list(found) == [first, *rest] else None
+
+
+def _only(call: relax.Call) -> int | None:
+    """Return the index of the one slice that `take` selects by a number, without its axis."""
+    found = taken(call)
+    return found.start if found is not None and len(shape_of(call.args[1])) == 0 else None
 
 
 def _slices(call: relax.Call) -> list[tuple[int, int, int, int]] | None:
@@ -166,7 +179,7 @@ def _through(
         if name == "permute_dims":
             view.permute(call.attrs.axes)
         elif name == "take":
-            view.take(int(call.attrs.axis), taken(call) or 0)
+            view.take(int(call.attrs.axis), _only(call) or 0)
         elif name == _SLICE and not all(view.slice(*s) for s in _slices(call) or ()):
             return None
         elif name == _REPEAT:

@@ -69,6 +69,8 @@ def activate(v, KIND: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr):
         v = 0.5 * v * (1.0 + tl.erf(v * 0.7071067811865476))
     elif KIND == "gelu_narrow":
         v = gelu_narrow(v)
+    elif KIND == "quick_gelu":
+        v = v * sigmoid(1.702 * v)
     elif KIND == "gelu_tanh":
         v = 0.5 * v * (1.0 + tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)))
     else:

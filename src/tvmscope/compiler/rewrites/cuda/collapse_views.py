@@ -2,6 +2,7 @@
 
 reshape(permute(reshape(x))) -> reshape(x)      where the elements keep their order
 take(x, 1, axis=2)           -> reshape(x[:, :, 1:2])    which fuses into elementwise kernels
+take(x, [1, 3, 5])           -> reshape(x[1:6:2])
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class _Collapse(PyExprMutator):
                 new = relax.op.reshape(self.visit_expr(view.base), shape)
                 replace_binding(self, binding.var, new)
                 return
-            if (index := taken(value)) is not None:
-                axis = int(value.attrs.axis)
-                data = self.visit_expr(value.args[0])
+            if (indices := taken(value)) is not None:
+                axis, data = int(value.attrs.axis), self.visit_expr(value.args[0])
+                limits = [indices.start], [indices.stop], [indices.step]
                 part = self.builder_.emit(
-                    relax.op.strided_slice(data, [axis], [index], [index + 1]), binding.var.name
+                    relax.op.strided_slice(data, [axis], *limits), binding.var.name
                 )
                 replace_binding(self, binding.var, relax.op.reshape(part, shape))
                 return
