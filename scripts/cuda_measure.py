@@ -341,6 +341,8 @@ def _compute(unit: Unit, t: Tensors) -> torch.Tensor:
     if isinstance(unit, Conv2d):
         at = unit.input.offset
         x = t["input"][..., at : at + unit.c].permute(0, 3, 1, 2)
+        if unit.gated:
+            x = x * t["gate"].reshape(unit.n, unit.c, 1, 1)
         w = t["weight"].permute(0, 3, 1, 2)
         top, left, bottom, right = unit.padding
         pad = (top, left)
@@ -491,6 +493,8 @@ def _library_conv(unit: Conv2d, t: Tensors) -> tuple[str, Callable[[int], torch.
     z = t["residual"][..., unit.residual.offset :][..., : unit.oc] if "residual" in t else None
     place = (unit.stride, pad, unit.dilation, unit.groups)
     fused = e.activation == "relu" and unit.groups == 1 and unit.pooled is None
+    fused = fused and not unit.gated
+    gate = t["gate"].reshape(unit.n, unit.c, 1, 1) if unit.gated else None
     if fused and e.residual == "none":
         call = torch.cudnn_convolution_relu
         return "cudnn_convolution_relu", lambda i: call(x, ws[i], bias, *place).permute(0, 2, 3, 1)
@@ -501,7 +505,8 @@ def _library_conv(unit: Conv2d, t: Tensors) -> tuple[str, Callable[[int], torch.
         )
 
     def call_plain(i: int) -> torch.Tensor:
-        y = functional.conv2d(x, ws[i], bias, *place).permute(0, 2, 3, 1)
+        scaled = x if gate is None else x * gate
+        y = functional.conv2d(scaled, ws[i], bias, *place).permute(0, 2, 3, 1)
         return _pooled(_finish(y, e, None, z), unit)
 
     return "conv2d + eager", call_plain

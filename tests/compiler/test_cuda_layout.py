@@ -355,3 +355,39 @@ def test_even_channels_and_small_images_are_left_alone() -> None:
     assert [u.oc for u in found.units if isinstance(u, Conv2d)] == [24, 8]
     small = made(nn.Sequential(conv(16, 27, 1), conv(27, 8, 1)), image(1, 16, 2, 3))
     assert {u.oc for u in small.units if isinstance(u, Conv2d)} == {27, 8}
+
+
+class Excited(nn.Module):
+    """Squeeze and excitation between two convolutions, as EfficientNet has it."""
+
+    def __init__(self, *, window: int = 1, read_twice: bool = False) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 16, 3, padding=1)
+        self.down, self.up = nn.Conv2d(16, 8, 1), nn.Conv2d(8, 16, 1)
+        self.last = nn.Conv2d(16, 24, window, padding=window // 2)
+        self.read_twice = read_twice
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x).relu()
+        gate = self.up(self.down(x.mean((2, 3), keepdim=True)).relu()).sigmoid()
+        scaled = x * gate
+        y = self.last(scaled)
+        return y + scaled.mean() if self.read_twice else y
+
+
+@pytest.mark.parametrize("precision", [FLOAT32, FLOAT16], ids=str)
+@pytest.mark.parametrize("batch", [1, 3])
+def test_factors_of_channels_are_part_of_the_convolution(batch: int, precision: Precision) -> None:
+    x = torch.randn(batch, 3, 7, 6, generator=torch.Generator().manual_seed(0))
+    units, _ = placed_units.of_torch(Excited(), precision, x)
+    assert [unit.gated for unit in units if isinstance(unit, Conv2d)].count(True) == 1
+    _, others = placed_units.launches(placed_units.lowered_torch(Excited(), precision, x))
+    assert not [name for name in others if "multiply" in name]
+
+
+@pytest.mark.parametrize(("window", "read_twice"), [(3, False), (1, True)])
+def test_factors_of_channels_that_are_computed_before(window: int, read_twice: bool) -> None:
+    x = torch.randn(2, 3, 7, 6, generator=torch.Generator().manual_seed(0))
+    block = Excited(window=window, read_twice=read_twice)
+    units, _ = placed_units.of_torch(block, FLOAT32, x)
+    assert not [unit for unit in units if isinstance(unit, Conv2d) and unit.gated]

@@ -54,6 +54,11 @@ TAKEN: dict[str, tuple[Build, Build, torch.Tensor]] = {
         lambda x: op.add(_linear(x, 0.25), const(SCALE)),
         ROWS,
     ),
+    "a number after limits": (
+        lambda x: op.multiply(op.clip(op.nn.relu(_linear(x)), -0.5, 6.0), NUMBER),
+        lambda x: op.clip(op.nn.relu(_linear(x, 0.25)), -0.125, 1.5),
+        ROWS,
+    ),
     "a number before a sum of images": (
         lambda x: op.add(x, op.multiply(op.nn.conv2d(x, const(SQUARE)), NUMBER)),
         lambda x: op.add(x, op.nn.conv2d(x, const(SQUARE * 0.25))),
@@ -67,6 +72,14 @@ TAKEN: dict[str, tuple[Build, Build, torch.Tensor]] = {
 }
 LEFT: dict[str, tuple[Build, torch.Tensor]] = {
     "read-twice": (_read_twice, ROWS),
+    "a negative number after a limit": (
+        lambda x: op.multiply(op.nn.relu(_linear(x)), relax.const(-1.0, "float32")),
+        ROWS,
+    ),
+    "limits of channels": (
+        lambda x: op.multiply(op.clip(_linear(x), 0.0, 6.0), const(SCALE)),
+        ROWS,
+    ),
     "a number alone": (lambda x: op.multiply(_linear(x), NUMBER), ROWS),
     "nonlinear": (lambda x: op.multiply(op.nn.relu(_linear(x)), const(SCALE)), ROWS),
     "rows": (lambda x: op.multiply(_linear(x), const(np.arange(1.0, 7.0)[:, None])), ROWS),

@@ -89,6 +89,16 @@ def conv2d(seed: int) -> tuple[Conv2d, Config]:
     )
 
 
+def gated(seed: int) -> tuple[Conv2d, Config]:
+    """A 1x1 convolution whose input is multiplied by a factor for each image and channel."""
+    rng = Random(seed)
+    unit, config = conv2d(seed)
+    sizes = {"groups": 1, "r": 1, "s": 1, "stride": (1, 1), "dilation": (1, 1)}
+    plain = replace(unit, **sizes, padding=(0, 0, 0, 0))  # type: ignore[arg-type]
+    split = _split(rng, plain.k, config.k)
+    return replace(plain, gated=True), replace(config, split=split)
+
+
 def pooled(seed: int) -> tuple[Conv2d, Config]:
     """A convolution with a pool: small windows, with and without empty rows, or the whole image."""
     rng = Random(seed)
@@ -305,7 +315,7 @@ def persistent(seed: int) -> tuple[Matmul | Conv2d, Config]:
 
 
 MAKERS = (
-    conv2d, pooled, matmul, matvec, persistent, depthwise, pool, attention, norm, softmax,
+    conv2d, gated, pooled, matmul, matvec, persistent, depthwise, pool, attention, norm, softmax,
     group_norm,
 )  # fmt: skip
 """Every draw, for what runs all templates at odd shapes."""

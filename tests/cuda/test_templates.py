@@ -57,6 +57,12 @@ def test_convolutions_of_odd_shapes(interpreter: Worker, seed: int) -> None:
     check(interpreter, unit, config, times=2 if config.split > 1 else 1)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_convolutions_of_gated_channels(interpreter: Worker, seed: int) -> None:
+    unit, config = draws.gated(seed)
+    check(interpreter, unit, config, times=2 if config.split > 1 else 1)
+
+
 @pytest.mark.parametrize("seed", range(16))
 def test_convolutions_with_a_pool_behind_them(interpreter: Worker, seed: int) -> None:
     unit, config = draws.pooled(seed)

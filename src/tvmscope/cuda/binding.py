@@ -27,6 +27,7 @@ from tvmscope.messages import msg
 
 PARAMETERS = {
     "input": "x",
+    "gate": "gate",
     "query": "q",
     "key": "k",
     "value": "v",
@@ -128,13 +129,15 @@ def _conv2d(unit: Conv2d, config: Config) -> Binding:
         "GROUP": config.group,
         "EARLY": _early(config),
         "KN": config.layout == "kn",
+        "GATED": unit.gated,
         **_window(unit),
         **_pool_behind(unit),
         **_epilogue(unit),
         **_tile(config),
     }
     split = _split_tensors(tiles, config, config.m)
-    return _binding("conv2d", unit, _CONTRACTION, constants, (tiles, config.split, 1), split)
+    parameters = ("x", "gate", *_CONTRACTION[1:])
+    return _binding("conv2d", unit, parameters, constants, (tiles, config.split, 1), split)
 
 
 def _depthwise(unit: Conv2d, config: Config) -> Binding:
@@ -242,6 +245,8 @@ def as_product(unit: Matmul | Conv2d) -> tuple[int, int, int, tuple[Rows, Rows, 
     if isinstance(unit, Conv2d):
         window = (unit.r, unit.s, *unit.stride, unit.groups)
         if window != (1, 1, 1, 1, 1) or unit.padded or unit.pooled is not None:
+            return None
+        if unit.gated:
             return None
         m, n, k = unit.m, unit.oc, unit.c
         views = ((unit.input, k), (unit.output, n), (unit.residual, n))

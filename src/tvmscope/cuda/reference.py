@@ -117,6 +117,8 @@ def _finish(x: Array, epilogue: Epilogue, tensors: Tensors, residual: Array | No
 
 def _conv2d(unit: Conv2d, tensors: Tensors) -> Array:
     x = _slice(tensors["input"], unit.input, unit.c).astype(np.float64)
+    if unit.gated:
+        x = x * tensors["gate"].astype(np.float64).reshape(unit.n, 1, 1, unit.c)
     w = tensors["weight"].astype(np.float64)
     top, left, bottom, right = unit.padding
     x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))

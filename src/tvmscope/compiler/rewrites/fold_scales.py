@@ -3,10 +3,12 @@
     (x @ w + b) * g                  ->  x @ (w * g) + b * g
     permute(reshape(x @ w + b)) * g  ->  permute(reshape(x @ (w * g) + b * g))
     y + (x @ w + b) * 0.2            ->  y + (x @ (w * 0.2) + b * 0.2)
+    clip(x @ w + b, 0, 6) * 0.5      ->  clip(x @ (w * 0.5) + b * 0.5, 0, 3)
 
-Such factors are layer scales, as in ConvNeXt and CaiT, or one number, as in Granite. They stand
-between a product and the sum with the residual, which a kernel can then compute together. A factor
-stays where the weights of a channel would become too small for half precision.
+Such factors are layer scales, as in ConvNeXt and CaiT, or one number, as in Granite and in hard
+sigmoids. They stand between a product and the sum with the residual, which a kernel can then
+compute together. A factor stays where the weights of a channel would become too small for half
+precision.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.ir.expr import GenericConst
+from tvm.ir.expr import GenericConst, Var
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmscope.compiler.describe.sources import bindings
@@ -25,6 +27,7 @@ from tvmscope.compiler.graph.rewrite import operator_name, replace_binding, stat
 from tvmscope.compiler.units.graph import scalar, variables
 
 Array = np.ndarray[Any, Any]
+_LIMITS = ("relax.nn.relu", "relax.clip")
 SMALLEST_HALF = 2.0**-12
 """The least root mean square of a channel's weights in half precision: float16 keeps ten bits down
 to 2^-14."""
@@ -62,15 +65,18 @@ class _Fold(PyExprMutator):
         return None
 
     def _multiple(self, binding: relax.VarBinding) -> relax.Expr | None:
-        """Return a multiplication by a number without it, if only a sum reads it."""
+        """Return a multiplication by a number without it, if only a sum reads it, or if a limit is
+        before it."""
         value, shape = binding.value, static_shape(binding.var)
         if not isinstance(value, relax.Call) or operator_name(value) != "relax.multiply":
             return None
-        if not shape or self.readers[binding.var] != ["relax.add"]:
+        if not shape:
             return None
         for data, other in (value.args, reversed(value.args)):
-            number = scalar(other)
-            if number is not None and static_shape(data) == shape:
+            number, made = scalar(other), self.made.get(data) if isinstance(data, Var) else None
+            limited = made is not None and operator_name(made) in _LIMITS
+            summed = self.readers[binding.var] == ["relax.add"]
+            if number is not None and static_shape(data) == shape and (limited or summed):
                 axes = (len(shape) - 1, 1) if len(shape) > 1 else (0,)
                 found = (self._scaled(data, n, np.full(shape[n], number)) for n in axes)
                 return next((each for each in found if each is not None), None)
@@ -88,6 +94,8 @@ class _Fold(PyExprMutator):
             return self._weighted(call, name, axis, factor)
         if name in ("relax.permute_dims", "relax.reshape"):
             return self._moved(call, name, axis, factor)
+        if name in _LIMITS:
+            return self._limited(call, axis, factor)
         if name != "relax.add":
             return None
         for data, other in (call.args, reversed(call.args)):
@@ -100,6 +108,21 @@ class _Fold(PyExprMutator):
                     return None
                 return relax.op.add(self.builder_.emit(inner), _like(term, other))
         return None
+
+    def _limited(self, call: relax.Call, axis: int, factor: Array) -> relax.Expr | None:
+        """Return a limit times one positive number."""
+        number = float(factor[0])
+        limits = [scalar(arg) for arg in call.args[1:]]
+        if number <= 0 or (factor != number).any() or None in limits:
+            return None
+        inner = self._scaled(call.args[0], axis, factor)
+        if inner is None:
+            return None
+        data = self.builder_.emit(inner)
+        if operator_name(call) == "relax.nn.relu":
+            return relax.Call(call.op, [data], call.attrs)
+        low, high = (float(limit or 0.0) * number for limit in limits)
+        return relax.op.clip(data, low, high)
 
     def _moved(self, call: relax.Call, name: str, axis: int, factor: Array) -> relax.Expr | None:
         given, shape = static_shape(call.args[0]), static_shape(call)

@@ -131,17 +131,22 @@ def _residual(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
 
 
 def _limit(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
-    """Add a maximum or minimum with a number: one side of a clip, or its other side."""
-    if name_of(call) not in ("maximum", "minimum"):
-        return None
-    limit = scalar(call.args[1] if call.args[0] == tail.chain.last else call.args[0])
-    low, high = _limits(tail.epilogue)
-    if limit is None or low is None or high is None:
-        return None
-    if name_of(call) == "maximum":
-        low, high = max(low, limit), max(high, limit)
+    """Add a maximum or minimum with a number, or both: a clip, or another one."""
+    name, own = name_of(call), call.args[0] == tail.chain.last
+    if name == "clip":
+        given = [("maximum", scalar(call.args[1])), ("minimum", scalar(call.args[2]))]
+    elif name in ("maximum", "minimum"):
+        given = [(name, scalar(call.args[1] if own else call.args[0]))]
     else:
-        low, high = min(low, limit), min(high, limit)
+        return None
+    low, high = _limits(tail.epilogue)
+    for side, limit in given:
+        if limit is None or low is None or high is None:
+            return None
+        meet = max if side == "maximum" else min
+        low, high = meet(low, limit), meet(high, limit)
+    if low is None or high is None:
+        return None
     return _activated(tail, *_clip(low, high), reader)
 
 
@@ -168,11 +173,6 @@ def _activation(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
     parameters: tuple[float, ...] = ()
     if name_of(call) == "nn.leakyrelu":
         kind, parameters = "leaky_relu", (float(call.attrs.alpha),)
-    elif name_of(call) == "clip":
-        limits = [scalar(a) for a in call.args[1:3]]
-        if any(limit is None for limit in limits):
-            return None
-        kind, parameters = _clip(*(float(limit or 0.0) for limit in limits))
     if kind is None:
         return None
     return _activated(tail, kind, parameters, reader)

@@ -99,9 +99,38 @@ def _conv2d(call: relax.Call, chain: Chain) -> Found | None:
     if unit is None or weight is None:
         return None
     tail = follow(chain, unit.dtype)
-    unit, data, weight = _suited(replace(unit, epilogue=tail.epilogue), call.args[0], weight)
+    unit = replace(unit, epilogue=tail.epilogue)
+    if (gated := _gated(unit, call, chain)) is not None:
+        unit, inside, scaled, gate = gated
+        operands = _operands(tail, input=scaled, gate=gate, weight=weight)
+        replaced = (inside, *tail.chain.vars)
+        return Found(unit=unit, operands=operands, last=tail.chain.last, replaced=replaced)
+    unit, data, weight = _suited(unit, call.args[0], weight)
     operands = _operands(tail, input=data, weight=weight)
     return Found(unit=unit, operands=operands, last=tail.chain.last, replaced=tail.chain.vars)
+
+
+def _gated(
+    unit: Conv2d, call: relax.Call, chain: Chain
+) -> tuple[Conv2d, relax.Var, relax.Expr, relax.Expr] | None:
+    """Return a 1x1 convolution that multiplies its input by a factor for each image and channel, as
+    squeeze and excitation have it; with that product, if nothing else reads it, and its factors."""
+    graph, product = chain.graph, call.args[0]
+    scaled = graph.call(product, "multiply") if graph.fused else None
+    if scaled is None or not isinstance(product, relax.Var) or product in chain.taken:
+        return None
+    if graph.only_reader(product) != chain.vars[0] or unit.c < FEWEST_CHANNELS:
+        return None
+    for data, gate in (scaled.args, reversed(scaled.args)):
+        shapes = shape_of(data), shape_of(gate)
+        wanted = shape_of(product), (unit.n, 1, 1, unit.c)
+        known = isinstance(data, relax.Var) and isinstance(gate, relax.Var)
+        if known and shapes == wanted and dtype_of(data) == dtype_of(gate) == unit.dtype:
+            try:
+                return replace(unit, gated=True), product, data, gate
+            except UsageError:  # its window is larger
+                return None
+    return None
 
 
 def bare_conv2d(call: relax.Call) -> Conv2d | None:
@@ -281,7 +310,7 @@ def _global_mean(call: relax.Call, chain: Chain) -> Found | None:
     """Match a mean over the pixels of an image, in any precision, with the casts around it."""
     data, replaced = _stored(call, chain)
     shape = shape_of(data)
-    axes = sorted(int(a) % len(shape) for a in call.attrs.axis) if shape else []
+    axes = sorted(int(a) % len(shape) for a in call.attrs.axis or ()) if shape else []
     if len(shape) != 4 or axes != [1, 2] or dtype_of(data) not in _DTYPES:
         return None
     n, h, w, c = shape

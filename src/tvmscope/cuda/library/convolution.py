@@ -74,6 +74,8 @@ def why_not(unit: Unit) -> Text | None:
         return msg("the library has no {activation}", activation=unit.epilogue.activation)
     if unit.epilogue.residual == "factor":
         return msg("the library multiplies by no residual")
+    if unit.gated:
+        return msg("the library multiplies its input by no factors")
     if unit.pooled is not None:
         return msg("the library pools in another call")
     if [t.shape for t in unit.tensors] != [t.shape for t in unit.dense.tensors]:

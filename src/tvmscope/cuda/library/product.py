@@ -79,6 +79,8 @@ def why_not(unit: Unit) -> Text | None:
     if any(offset * ITEM_BYTES[unit.dtype] % _ALIGNED_BYTES for offset in _offsets(unit)):
         return msg("an operand does not begin at a multiple of {count} bytes", count=_ALIGNED_BYTES)
     if isinstance(unit, Conv2d):
+        if unit.gated:
+            return msg("the library multiplies its input by no factors")
         window = (unit.r, unit.s, *unit.stride, unit.groups)
         plain = window == (1, 1, 1, 1, 1) and not unit.padded and unit.pooled is None
         return None if plain else msg("a convolution with a window is no product of matrices")

@@ -4,6 +4,8 @@
         for TILE_K of the R*S*C values under the window:  gather, multiply, add (tensor cores)
     the last block of a tile: sum of the parts, bias, residual, activation, cast, store
 
+A gated 1x1 convolution multiplies each value by a factor of its image and channel first.
+
 With a pool behind it, POOL_ROWS rows of a tile are the pixels of one window (the last ones are
 empty if the window has fewer), and one row is stored for them.
 
@@ -22,7 +24,7 @@ from tvmscope.cuda.templates.tiles import product, share_part, sum_parts, tile_o
 
 @triton.jit
 def conv2d(
-    x, w, bias, residual, y, workspace, counters,
+    x, gate, w, bias, residual, y, workspace, counters,
     N: tl.constexpr, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, OC: tl.constexpr,
     G: tl.constexpr, P: tl.constexpr, Q: tl.constexpr, R: tl.constexpr, S: tl.constexpr,
     STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr,
@@ -33,7 +35,8 @@ def conv2d(
     BIAS: tl.constexpr, RESIDUAL: tl.constexpr, KIND: tl.constexpr, FIRST: tl.constexpr,
     SECOND: tl.constexpr, PRECISION: tl.constexpr,
     TILE_M: tl.constexpr, TILE_N: tl.constexpr, TILE_K: tl.constexpr, SPLIT: tl.constexpr,
-    GROUP: tl.constexpr, KN: tl.constexpr, EARLY: tl.constexpr, PDL: tl.constexpr,
+    GROUP: tl.constexpr, KN: tl.constexpr, GATED: tl.constexpr, EARLY: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     M: tl.constexpr = N * (P // POOL_R) * (Q // POOL_S) * POOL_ROWS
     K: tl.constexpr = R * S * C  # C and OC are those of one group
@@ -138,6 +141,14 @@ def conv2d(
                 a = tl.load(x + a_at, mask=(e < K)[None, :], other=0.0)
             else:
                 a = tl.load(x + a_at, mask=m_ok[:, None] & (e < K)[None, :], other=0.0)
+            if GATED:
+                if N == 1:
+                    factor = tl.load(gate + e, mask=e < K, other=0.0)[None, :]
+                else:
+                    of_image = (m // (P * Q))[:, None] * C + e[None, :]
+                    of_channel = m_ok[:, None] & (e < K)[None, :]
+                    factor = tl.load(gate + of_image, mask=of_channel, other=0.0)
+                a = a * factor
         elif C % TILE_K == 0:
             tap = tile_k // (C // TILE_K)
             down = tap // S * DILATE_H

@@ -67,6 +67,8 @@ class Conv2d(Unit):
     groups: int = 1
     math: Math = "tensor"
     epilogue: Epilogue = field(default_factory=Epilogue)
+    gated: bool = False
+    """The input is multiplied by a factor for each image and channel first: the tensor `gate`."""
     pooled: Pooled | None = None
     """What only the pool of the result leaves, after the epilogue."""
     input: View = field(default_factory=View)
@@ -95,6 +97,8 @@ class Conv2d(Unit):
                 )
             )
         self._check_pooled()
+        if self.gated and not (self._is_pointwise and self.pooled is None):
+            raise UsageError(msg("conv2d: a factor per channel is for 1x1 convolutions alone"))
         for name, view, channels in (
             ("input", self.input, self.c),
             ("residual", self.residual, self.oc),
@@ -144,6 +148,11 @@ class Conv2d(Unit):
         return self.groups == self.c
 
     @property
+    def _is_pointwise(self) -> bool:
+        window = (self.r, self.s, *self.stride, self.groups)
+        return window == (1, 1, 1, 1, 1) and not any(self.padding)
+
+    @property
     def stored(self) -> tuple[int, int, int]:
         """Images, height and width of the output: behind the pool, if there is one."""
         if self.pooled is None:
@@ -179,7 +188,8 @@ class Conv2d(Unit):
         stride = "" if self.stride == (1, 1) else stride
         return (
             f"{self.r}x{self.s} {self.c}->{self.oc}{groups} @{self.h}x{self.w}{stride}"
-            f" b{self.n} {type_label(self.dtype, self.math)}{tail_label(self.epilogue)}"
+            f" b{self.n} {type_label(self.dtype, self.math)}{' gated' * self.gated}"
+            f"{tail_label(self.epilogue)}"
             f"{self._pool_label}"
         )
 
@@ -194,7 +204,7 @@ class Conv2d(Unit):
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        return contraction_tensors(
+        plain = contraction_tensors(
             self.dtype,
             self.epilogue,
             x=(self.n, self.h, self.w, self.input.pitch or self.c),
@@ -203,3 +213,5 @@ class Conv2d(Unit):
             residual=(self.n, self.p, self.q, self.residual.pitch or self.oc),
             y=(*self.stored, self.output.pitch or self.oc),
         )
+        gate = Tensor(role="gate", dtype=self.dtype, shape=(self.n, self.c))
+        return (plain[0], gate, *plain[1:]) if self.gated else plain
