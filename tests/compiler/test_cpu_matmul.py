@@ -16,7 +16,7 @@ from tvmscope.compiler import targets
 from tvmscope.compiler.cost import tiles
 from tvmscope.compiler.cost.ports import ports
 from tvmscope.compiler.kernels import blocked
-from tvmscope.compiler.schedules.cpu.matmul_chunks import feeds_two, schedule_chunks
+from tvmscope.compiler.schedules.cpu.matmul_chunks import outruns, schedule_chunks
 from tvmscope.core.target import Target
 
 EPILOGUES = ("bias", "gelu", "relu", "residual", "silu", "scale")
@@ -64,7 +64,8 @@ def check(case: Matmul, target: Target) -> None:
     ran = graph.check(case.build(graph), target=target)
     packing = [] if case.constant else ["movement"]  # what is computed is packed first
     rows = case.rows if case.rows > 1 or not case.constant else max(case.batch, default=1)
-    chunks = feeds_two(target) and tiles.rows(rows, target) < rows
+    height = tiles.rows(rows, target)
+    chunks = height < rows and outruns(height, target)
     rule = "matmul-chunks" if chunks else "matmul"
     assert sorted(r or "" for r in ran.rules.values()) == [rule, *packing]
 

@@ -14,6 +14,9 @@ CHANNEL_BLOCK = 16
 """Channels per block: one AVX-512 register, two AVX ones, four NEON ones of float32."""
 NEAR_BYTES = 1 << 20
 """The usual size of a core's second-level cache."""
+UNROLL = 4
+"""Steps of a matmul's reduction that are unrolled."""
+_LEAST = 16
 _MIN_COLUMNS = 4
 """Fewer independent sums than this cannot hide the latency of a fused multiply-add."""
 
@@ -83,6 +86,13 @@ def ranked_rows(extent: int, target: Target) -> list[int]:
     whole = [max(1, extent)] if extent <= most else []
     heights = (r for r in range(most // 2 + 1, min(most, extent) + 1) if r not in whole)
     return whole + sorted(heights, key=lambda r: (-extent % r, -r))
+
+
+def chunk(depth: int, most: int) -> int:
+    """Return the largest part of a reduction of at most `most` steps that divides it; if there is
+    none, the smallest for which reading and writing the sums each time is worth it."""
+    found = [c for c in range(1, depth + 1) if depth % c == 0 and c % UNROLL == 0 and c >= _LEAST]
+    return max((c for c in found if c <= most), default=min(found, default=depth))
 
 
 def padded_rows(extent: int, target: Target, height: int | None = None) -> int:

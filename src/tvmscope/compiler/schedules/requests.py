@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvmscope.compiler.schedules.cpu.prefetch import MARK, Plan
+from tvmscope.compiler.schedules.cpu.prefetch import LINE_BYTES, MARK, Plan
 
 _PLUS = "tirx.handle_add_byte_offset"
-_LINE_BYTES = 64
 _INTO_SECOND_CACHE = 2
 
 
@@ -46,12 +45,12 @@ def _requests(loop: tirx.For, plan: Plan) -> tirx.Stmt:
     weights = realize.block.reads[-1]
     here = [_replaced(axis.min, values) for axis in weights.region]
     row_bytes = int(weights.source.shape[-1]) * int(weights.source.dtype.bits) // 8
-    each = -(-plan.rows * row_bytes // (_LINE_BYTES * plan.repeats))
+    each = -(-plan.rows * row_bytes // (LINE_BYTES * plan.repeats))
     line = tirx.Var("line", "int32")
     part = at[plan.repeat] // plan.step % plan.repeats  # a task may begin at any repetition
     few = -(-each // plan.spread)
     first = loop.loop_var * few if plan.spread > 1 else tirx.const(0, "int32")
-    offset = (part * each + first + line) * _LINE_BYTES
+    offset = (part * each + first + line) * LINE_BYTES
     following = (
         _further(here, weights.source.shape, plan, plan.blocks + n) for n in range(plan.blocks)
     )

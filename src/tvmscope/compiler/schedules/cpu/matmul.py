@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tvmscope.compiler.cost import tiles
+from tvmscope.compiler.cost.ports import is_wide, ports
 from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
 from tvmscope.compiler.manifest.rule import ScheduleRule, Space
 from tvmscope.compiler.manifest.switch import Switch
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from tvm import s_tir, tirx
 
 _CHUNK = 128
-_UNROLL = 4
 _FIRST_CACHE_BYTES = 32 * 1024
 """The first-level data cache of most cores: a tile's rows are read once per panel."""
 
@@ -54,13 +54,13 @@ def schedule_matmul(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     params = params_of(sch, block)
     tall = int(sch.get(m).extent)
     height = int_of(params, "rows") or tiles.rows(tall, target)
-    order = str(params.get("order", _order(sch, block, height)))
-    fetches = _fetches(sch, block, order, height)
+    order = str(params.get("order", _order(sch, block, height, target)))
+    fetches = bool(params.get("prefetch", int(_fetches(sch, block, order, height))))
     panel = tiles.panel(target)
     m_o, m_i = sch.split(m, factors=[None, height])
     n_o, n_v, n_i = sch.split(n, factors=[None, panel // CHANNEL_BLOCK, CHANNEL_BLOCK])
     depth = int(sch.get(k).extent)
-    chunk = int_of(params, "chunk") or _CHUNK
+    chunk = int_of(params, "chunk") or _chunk(depth, tall // height if fetches else 0, target)
     chunk = chunk if depth % chunk == 0 else depth
     k_o, k_i = sch.split(k, factors=[None, chunk])
     outer = (m_o, n_o) if order == "rows" else (n_o, m_o)
@@ -68,7 +68,7 @@ def schedule_matmul(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     task = sch.fuse(*batch, *outer)
     sch.reverse_compute_at(epilogue, task, preserve_unit_loops=True)
     sch.parallel(task)
-    unroll = int_of(params, "unroll") or _UNROLL
+    unroll = int_of(params, "unroll") or tiles.UNROLL
     unroll = unroll if chunk % unroll == 0 else 1
     _, unrolled = sch.split(k_i, factors=[None, unroll])
     sch.unroll(unrolled)
@@ -77,7 +77,7 @@ def schedule_matmul(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     sch.vectorize(n_i)
     vectorize_last(sch, epilogue)
     sch.decompose_reduction(block, k_o)
-    if params.get("prefetch", int(fetches)):
+    if fetches:
         plan = prefetch.Plan(
             block_axis=len(sch.get(block).reads[-1].region) - 3,
             rows=chunk,
@@ -96,21 +96,34 @@ def space(func: tirx.PrimFunc, target: Target) -> Space | None:
     if block is None:
         return None
     *_, m, _, k = sch.get_loops(block)
-    depth = int(sch.get(k).extent)
-    height = int_of(params_of(sch, block), "rows") or tiles.rows(int(sch.get(m).extent), target)
-    order = _order(sch, block, height)
+    depth, tall = int(sch.get(k).extent), int(sch.get(m).extent)
+    height = int_of(params_of(sch, block), "rows") or tiles.rows(tall, target)
+    order = _order(sch, block, height, target)
+    fetches = _fetches(sch, block, order, height)
     chunks = (c for c in (64, 128, 192, 256, 384, 512, depth) if depth % c == 0)
     return {
         "order": (order, "panels" if order == "rows" else "rows"),
-        "chunk": default_first(_CHUNK if depth % _CHUNK == 0 else depth, chunks),
-        "unroll": default_first(_UNROLL, (1, 2, 8)),
-        "prefetch": (1, 0) if _fetches(sch, block, order, height) else (0, 1),
+        "chunk": default_first(_chunk(depth, tall // height if fetches else 0, target), chunks),
+        "unroll": default_first(tiles.UNROLL, (1, 2, 8)),
+        "prefetch": (1, 0) if fetches else (0, 1),
     }
 
 
-def _order(sch: s_tir.Schedule, block: Block, height: int) -> str:
+def _chunk(depth: int, fetching: int, target: Target) -> int:
+    """The steps of a chunk, with which each of `fetching` tiles of rows prefetches its share of the
+    next panel's: on cores that compute fast, no more lines at a time than they can wait for."""
+    if fetching and is_wide(target):
+        at_once = prefetch.steps_at_once(4 * tiles.panel(target), fetching)
+        return tiles.chunk(depth, min(_CHUNK, at_once))
+    return _CHUNK if depth % _CHUNK == 0 else depth
+
+
+def _order(sch: s_tir.Schedule, block: Block, height: int, target: Target) -> str:
     depth = int(sch.get(sch.get_loops(block)[-1]).extent)
     bits = int(sch.get(block).writes[0].source.dtype.bits)
+    if is_wide(target):  # such a core waits for panels that all pass by for each tile of rows
+        columns = int(sch.get(sch.get_loops(block)[-2]).extent)
+        return "rows" if columns * depth * bits // 8 <= ports(target).l2_bytes // 2 else "panels"
     return "rows" if height * depth * bits // 8 <= _FIRST_CACHE_BYTES else "panels"
 
 

@@ -11,6 +11,8 @@ parallel  batch x shares of panels x shares of rows
 
 Such a core computes a tile of rows x a whole panel faster than the third-level cache brings the
 panel, so that each panel must be used by all rows at once, and its chunk be in the nearest cache.
+Where the second-level cache brings a panel at twice the rate at which it is used, the rule for all
+cores suffices, which finishes one tile of rows after the other and keeps its sums in registers.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tvmscope.compiler.cost import tiles
-from tvmscope.compiler.cost.ports import Ports, ports
+from tvmscope.compiler.cost.ports import Ports, is_wide, ports
 from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
 from tvmscope.compiler.manifest.rule import ScheduleRule, Space
 from tvmscope.compiler.manifest.switch import Switch
@@ -41,7 +43,6 @@ from tvmscope.messages import marked
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
 
-_UNROLL = 4
 _NEAR_BYTES_PER_CYCLE = 32
 _FAR_BYTES_PER_CYCLE = 8
 """What the second-level and the third-level cache are assumed to bring one core; not measured."""
@@ -68,6 +69,10 @@ class _Grid:
         """Data of a tile."""
         return 4 * self.depth * self.height
 
+    def together(self, parts: _Parts) -> int:
+        """The tiles of rows that pass by a chunk one after the other."""
+        return self.rows // (parts.rows * parts.groups)
+
 
 @dataclass(frozen=True)
 class _Parts:
@@ -86,22 +91,22 @@ def schedule_chunks(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     """
     sch = new_schedule(func)
     block = find_op(sch, "matmul")
-    if block is None or not feeds_two(target):
+    if block is None:
         return None
     grid = _grid(sch, block, target)
-    if grid.rows == 1:
+    if grid.rows == 1 or not outruns(grid.height, target):
         return None
     core, params = ports(target), params_of(sch, block)
     epilogue = inline_epilogue(sch, block)
     schedule_copies(sch, before=block)
     *batch, m, n, k = sch.get_loops(block)
     parts = _best(grid, core, target.cores)
-    chunk = int_of(params, "chunk") or _chunk(grid, core)
+    fetches = bool(params.get("prefetch", int(prefetch.far(sch, block))))
+    chunk = int_of(params, "chunk") or _chunk(grid, core, parts if fetches else None)
     chunk = chunk if grid.depth % chunk == 0 else grid.depth
-    unroll = int_of(params, "unroll") or _UNROLL
+    unroll = int_of(params, "unroll") or tiles.UNROLL
     unroll = unroll if chunk % unroll == 0 else 1
-    together = grid.rows // (parts.rows * parts.groups)
-    m_p, m_g, m_t, m_i = sch.split(m, factors=[parts.rows, parts.groups, together, grid.height])
+    m_p, m_g, m_t, m_i = sch.split(m, factors=[parts.rows, parts.groups, None, grid.height])
     n_p, n_t, n_v, n_i = sch.split(
         n, factors=[parts.panels, None, grid.panel // CHANNEL_BLOCK, CHANNEL_BLOCK]
     )
@@ -114,21 +119,24 @@ def schedule_chunks(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     sch.vectorize(n_i)
     vectorize_last(sch, epilogue)
     sch.decompose_reduction(block, k_o)
-    if params.get("prefetch", int(prefetch.far(sch, block))):
+    if fetches:
         plan = prefetch.Plan(
             block_axis=len(sch.get(block).reads[-1].region) - 3,
             rows=chunk,
             repeat=len(batch),
             step=grid.height,
-            repeats=together,
+            repeats=grid.together(parts),
         )
         prefetch.mark(sch, m_t, plan)
     return sch
 
 
-def feeds_two(target: Target) -> bool:
-    """Whether the cores begin more than one multiply-add of a whole block in a cycle."""
-    return tiles.block_registers(target) == 1 and ports(target).fmas(target.vector_bits) > 1
+def outruns(height: int, target: Target) -> bool:
+    """Whether the cores use a panel for tiles of `height` rows at over half of the rate at which
+    the second-level cache brings it."""
+    core = ports(target)
+    used = 4 * CHANNEL_BLOCK * core.fmas(32 * CHANNEL_BLOCK) / height
+    return is_wide(target) and used > core.l2_rate / 2
 
 
 def _grid(sch: s_tir.Schedule, block: Block, target: Target) -> _Grid:
@@ -142,14 +150,15 @@ def _grid(sch: s_tir.Schedule, block: Block, target: Target) -> _Grid:
     )
 
 
-def _chunk(grid: _Grid, core: Ports) -> int:
+def _chunk(grid: _Grid, core: Ports, fetching: _Parts | None) -> int:
     """The largest part of a panel that takes half of the first-level cache; the data pass by in the
-    rest of it."""
+    rest of it. If its tiles of rows prefetch the next panel's chunk, each in its turn asks for no
+    more lines than a core can wait for."""
     most = core.l1_bytes // 2 // (4 * grid.panel)
-    found = [
-        c for c in _divisors(grid.depth) if c <= most and (c % _UNROLL == 0 or c == grid.depth)
-    ]
-    return max(found, default=grid.depth)
+    if fetching is not None:
+        together = grid.together(fetching)
+        most = min(most, prefetch.steps_at_once(4 * grid.panel, together))
+    return tiles.chunk(grid.depth, most)
 
 
 def _best(grid: _Grid, core: Ports, cores: int) -> _Parts:
@@ -187,16 +196,18 @@ def space(func: tirx.PrimFunc, target: Target) -> Space | None:
     """Values of the parameters that divide the reduction, those of the rule first."""
     sch = new_schedule(func)
     block = find_op(sch, "matmul")
-    if block is None or not feeds_two(target):
+    if block is None:
         return None
     grid = _grid(sch, block, target)
-    if grid.rows == 1:
+    if grid.rows == 1 or not outruns(grid.height, target):
         return None
     chunks = (c for c in (64, 96, 128, 192, 256, 384, grid.depth) if grid.depth % c == 0)
     fetches = prefetch.far(sch, block)
+    core = ports(target)
+    own = _chunk(grid, core, _best(grid, core, target.cores) if fetches else None)
     return {
-        "chunk": default_first(_chunk(grid, ports(target)), chunks),
-        "unroll": default_first(_UNROLL, (1, 2, 8)),
+        "chunk": default_first(own, chunks),
+        "unroll": default_first(tiles.UNROLL, (1, 2, 8)),
         "prefetch": (1, 0) if fetches else (0, 1),
     }
 
@@ -204,7 +215,7 @@ def space(func: tirx.PrimFunc, target: Target) -> Space | None:
 RULE = ScheduleRule(
     name="matmul-chunks",
     devices=("cpu",),
-    version=1,
+    version=2,
     words=marked(
         "Matrix product on packed column panels: a chunk of a panel stays in the nearest cache."
     ),

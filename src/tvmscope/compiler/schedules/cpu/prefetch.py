@@ -24,6 +24,9 @@ MARK = "tvmscope.prefetch"
 """The annotation of a loop; its value is a plan."""
 _FAR_BYTES = 256 * 1024
 """Weights up to this size are still in a cache from the previous run."""
+AT_ONCE = 16
+"""Lines that a core can wait for at a time."""
+LINE_BYTES = 64
 _MOST_SUMS = 20
 """Vectors of sums of a tile whose prefetches are spread."""
 _APART = 16
@@ -60,10 +63,16 @@ def far(sch: s_tir.Schedule, main: Block) -> bool:
     return weight_bytes(sch, main) > _FAR_BYTES
 
 
+def steps_at_once(step_bytes: int, repeats: int) -> int:
+    """The steps of a reduction whose weights, prefetched in `repeats` parts, are no more lines in
+    each than a core can wait for."""
+    return AT_ONCE * repeats * LINE_BYTES // step_bytes
+
+
 def spreads(sums: int, chunk: int, target: Target) -> bool:
     """Whether prefetches are placed between the additions of a chunk and not in front of them.
 
-    A core can wait for about 16 lines at a time. More in a row make it wait where it could compute;
+    More than `AT_ONCE` in a row make a core wait where it could compute;
     those cores notice that compute fast. The sums are written to memory at each prefetch, which
     costs too much for more than `_MOST_SUMS`.
     """
