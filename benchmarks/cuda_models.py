@@ -11,11 +11,10 @@ model `all` stands for every built-in one; without a case, all are measured in f
 8 and 32 and in float32 at 1. As many cases as
 there are jobs load and compile side by side; those that are ready are measured one at a time, while
 all others stand still (in_turns.py). Each leaves its slim session in the output folder, so that a
-later call with the same folder measures what is missing. --beside takes a command that runs while
-cases load, such as tests; --also one that measures, such as tvmscope's ablation. Models without
-their weights get seeded random ones. --every-peer adds torch.compile's max-autotune, which
-takes minutes, and ONNX Runtime's CUDA provider. A peer without a row is named below the table, with
-the reason.
+later call with the same folder measures what is missing; a case that was interrupted leaves none.
+--beside takes a command that runs while cases load, such as tests. Models without their weights get
+seeded random ones. --every-peer adds torch.compile's max-autotune, which takes minutes, and ONNX
+Runtime's CUDA provider. A peer without a row is named below the table, with the reason.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -101,11 +101,13 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--budget-s", type=float, default=float("inf"))
     parser.add_argument("--beside", action="append", default=[], help="runs while cases load")
-    parser.add_argument("--also", action="append", default=[], help="measures in turn with them")
     parser.add_argument("--option", action="append", default=[], help="for tvmscope bench")
     parser.add_argument("-o", "--output", type=Path, default=Path("results/cuda"))
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
+    # ignored where a script started this in the background, and so by the cases, which could then
+    # not be interrupted
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         cases = [Case.parse(text) for given in args.cases for text in _meant(given)]
     except ValueError:
@@ -153,13 +155,12 @@ def _measure(cases: Sequence[Case], args: argparse.Namespace, until: float) -> b
         by_name = {case.name: case for case in cases}
         others = [
             Job(
-                name=f"{kind}-{number}",
+                name=f"beside-{number}",
                 command=shlex.split(text),
-                log=output / f"{kind}-{number}.log",
-                measures=kind == "also",
+                log=output / f"beside-{number}.log",
+                measures=False,
             )
-            for kind, texts in (("beside", args.beside), ("also", args.also))
-            for number, text in enumerate(texts)
+            for number, text in enumerate(args.beside)
         ]
         jobs = [*others, *map(job, cases)]
         left = InTurns(jobs, ended, at_once=args.jobs, until=until).run()
@@ -169,7 +170,7 @@ def _measure(cases: Sequence[Case], args: argparse.Namespace, until: float) -> b
 
 
 def _keep(case: Case, session: Path, output: Path) -> None:
-    if not (session / "session.json").is_file():
+    if not (session / "session.json").is_file() or not load(session).complete:
         print(f"{case.name}: {(output / f'{case.name}.log').read_text()[-2000:]}", flush=True)
         return
     kept = _kept(output, case)

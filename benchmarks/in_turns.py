@@ -17,10 +17,11 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event, Thread
 
 import psutil
 
@@ -30,6 +31,8 @@ WAITS = "this one waits"
 """What the log of a command says that is ready to measure."""
 MEASURING_S = 12.0
 """What a ready command takes, as a rule; others are let on when twice as much is over."""
+PATIENCE_S = 10.0
+"""So long the first ready command waits for more."""
 LEAST_FREE_BYTES = 16 << 30
 """No command is started with less free memory."""
 _POLL_S = 0.1
@@ -96,23 +99,53 @@ class InTurns:
         try:
             while waiting or self._running:
                 # Stopped and let on while nobody may measure: none of them takes the lock unseen.
-                with alone(lambda text: None):
+                with self._nobody_measures() as in_time:
+                    if not in_time:
+                        break
                     self._go_on()
                     in_time = self._load(waiting)
                     ready = [r for r in self._running if r.is_ready]
                     self._still = [r for r in self._running if r not in ready and not r.ended]
                     if ready:
                         _signal(self._still, signal.SIGSTOP)
-                self._measure(ready)
+                self._measure(ready, last=not in_time)
                 if not in_time:
                     break
         finally:
             self._end()
         return list(waiting)
 
+    @contextmanager
+    def _nobody_measures(self) -> Iterator[bool]:
+        """Hold the machine's lock; False if the time is over before it can be had.
+
+        One that measures may wait for what another holds that stands still: if it takes too long,
+        all go on.
+        """
+        taken, over = Event(), Event()
+
+        def hold() -> None:
+            with alone(lambda text: None):
+                taken.set()
+                over.wait()
+
+        holder = Thread(target=hold, daemon=True)
+        holder.start()
+        try:
+            while not taken.wait(max(_POLL_S, min(self.until - time.monotonic(), 2 * MEASURING_S))):
+                self._go_on()
+                if time.monotonic() >= self.until:
+                    break
+            yield taken.is_set()
+        finally:
+            over.set()
+            if taken.is_set():
+                holder.join()
+
     def _load(self, waiting: deque[Job]) -> bool:
-        """Let commands load until enough of them are ready, or no other can become so; False if
-        there is no time for more."""
+        """Let commands load until enough of them are ready, the first of these has waited long
+        enough, or no other can become ready; False if there is no time for more."""
+        since: float | None = None
         while True:
             self._reap()
             loading = [r for r in self._running if r.job.measures and not r.is_ready]
@@ -124,7 +157,11 @@ class InTurns:
                 return False
             while waiting and self._has_place():
                 loading.append(self._start(waiting.popleft()))
-            if (ready and not loading) or len(ready) >= self.together or not self._running:
+            since = (since or time.monotonic()) if ready else None
+            waited = since is not None and time.monotonic() - since >= PATIENCE_S
+            if ready and (waited or not loading or len(ready) >= self.together):
+                return True
+            if not self._running:
                 return True
             time.sleep(_POLL_S)
 
@@ -152,12 +189,14 @@ class InTurns:
         first, each = place * len(cores) // self.at_once, max(2, 2 * len(cores) // self.at_once)
         return {cores[(first + i) % len(cores)] for i in range(each)}
 
-    def _measure(self, ready: Sequence[_Running]) -> None:
-        """Wait until the ready commands have measured: they have ended, or wait again."""
+    def _measure(self, ready: Sequence[_Running], last: bool) -> None:
+        """Wait until the ready commands have measured: they have ended, or wait again. The last
+        ones have all the time that is left."""
         begun = [r.waits for r in ready]
         limit = min(time.monotonic() + 2 * MEASURING_S * len(ready), self.until)
+        limit = self.until if last else limit
         while time.monotonic() < limit and any(
-            not r.ended and r.waits == n for r, n in zip(ready, begun, strict=True)
+            not r.ended and (last or r.waits == n) for r, n in zip(ready, begun, strict=True)
         ):
             time.sleep(_POLL_S)
         for each, waits in zip(ready, begun, strict=True):

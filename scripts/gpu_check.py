@@ -5,18 +5,19 @@ python scripts/gpu_check.py --prepare FOLDER
     MobileNetV2 as a file and for sm_90
 python scripts/gpu_check.py [-o OUT] [--call 1] [--only tests,memcheck] [--skip peers]
                             [--limit tests=200] [--patience 1] [--budget-s 540] [--brought FOLDER]
-                            [--anyway]
+                            [--anyway] [--pack FILE]
 
 | part | what it does |
 |---|---|
 | doctor | what is installed here |
 | tests | the tests behind the gpu marker, as junit XML (gpu_tests.py) |
+| tests-shared, tests-alone | those that others may run beside, and those that need the GPU alone |
 | odd | every template's kernels at odd shapes against numpy (cuda_odd.py) |
 | calls | every form of a call of cuBLASLt and cuDNN against numpy (cuda_odd.py) |
 | memcheck, synccheck, racecheck | the kernels at odd shapes under compute-sanitizer |
 | repeat | 1,000 runs of ResNet-50 in float16 as a CUDA graph: the same bits, no leak |
 | tune | ResNet-50 in float16, within 4 minutes, beside what it was before |
-| ablate | ResNet-50 in float16: what each optimisation on CUDA is worth |
+| ablate | ResNet-50 in float16: what some optimisations on CUDA are worth |
 | same-bits | MobileNetV2's artifact that was brought against one built here (same_bits.py) |
 | scatter | YOLOv3 with ScatterND in float16, whole runs with and without the fix (scatter.py) |
 | session | ResNet-50 in float16 beside PyTorch, profiled, with its report page |
@@ -24,20 +25,22 @@ python scripts/gpu_check.py [-o OUT] [--call 1] [--only tests,memcheck] [--skip 
 | gemm | products in float16 beside cuBLAS (gemm.py) |
 | peers | ResNet-50 and MiniLM in float16 beside all peers, max-autotune included (cuda_models.py) |
 | models | all built-in models beside PyTorch (cuda_models.py) |
-| models-tests | those in float16 at batches 1 and 8; the part tests runs while they load |
-| models-checks | the others, and the parts from odd to same-bits, racecheck excepted, likewise |
-| turns | the parts peers, ablate, scatter and session: each measures while the others load |
+| models-tests | those in float16 at batches 1 and 8; tests-shared runs while they load |
+| models-checks | the others; the parts from odd to same-bits run while they load |
 
 OUT is $OUT or results/gpu-check: PART.log, and summary.json after each part; a part that runs
-beside another one has them in a folder of its own. A part gets its limit, --patience times, or what
-is left of the budget. Where there is no CUDA device, each part says so and the next one follows;
+beside another one has them in a folder of its own. With --pack FILE all files of up to 4 MiB are
+put into that archive after each part. A part gets its limit, --patience times, or what is left of
+the budget; the last one gets all that is left. A part is `partly` done if its own budget left no
+time for some kernels. Where there is no CUDA device, each part says so and the next one follows;
 --anyway runs them nevertheless. --brought takes what --prepare has made elsewhere.
 
-All of it in three calls of nine minutes, after `--prepare gpu` on another machine:
+All of it in four calls of nine minutes, after `--prepare gpu` on another machine:
 
     python scripts/gpu_check.py --brought gpu --budget-s 540 --call 1    # models-tests, racecheck
-    python scripts/gpu_check.py --brought gpu --budget-s 540 --call 2    # models-checks, gemm
-    python scripts/gpu_check.py --brought gpu --budget-s 540 --call 3    # tune, turns, sums
+    python scripts/gpu_check.py --brought gpu --budget-s 540 --call 2    # models-checks and others
+    python scripts/gpu_check.py --brought gpu --budget-s 540 --call 3    # tune, session, scatter
+    python scripts/gpu_check.py --brought gpu --budget-s 540 --call 4    # ablate, peers, others
 """
 
 from __future__ import annotations
@@ -51,6 +54,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -69,7 +73,7 @@ class Outcome:
 
     part: str
     status: str
-    """`ok`, `failed`, `timeout`, `unavailable`, or `skipped` where the budget was spent."""
+    """`ok`, `partly`, `failed`, `timeout`, `unavailable`, or `skipped` if the budget is spent."""
     seconds: float = 0.0
     said: str = ""
     """Its own summary, or why it did not run."""
@@ -93,11 +97,16 @@ class Work:
 Command = list[str]
 
 
-def tests(work: Work) -> Command:
+def tests(which: str, limit_s: float) -> Callable[[Work], Command]:
     """The tests behind the marker, file by file; what is cut off is said before the part's end."""
-    script = str(ROOT / "scripts/gpu_tests.py")
-    limit = ["--limit-s", str(320 * work.patience)]
-    return [sys.executable, script, "-o", str(work.out / "tests"), *limit]
+
+    def command(work: Work) -> Command:
+        script = str(ROOT / "scripts/gpu_tests.py")
+        limit = ["--limit-s", str(limit_s * work.patience)]
+        output = str(work.out / f"tests-{which}")
+        return [sys.executable, script, "--which", which, "-o", output, *limit]
+
+    return command
 
 
 def odd(work: Work) -> Command:
@@ -122,12 +131,15 @@ def sanitized(tool: str, budget_s: float = 120) -> Callable[[Work], Command | st
         script = str(ROOT / "scripts/cuda_odd.py")
         run = [
             sys.executable, script, "run", str(work.plan), "-o", str(work.out / f"{tool}.json"),
-            "--budget-s", str(budget_s * work.patience),
+            "--budget-s", str(min(budget_s * work.patience, MOST_SANITIZED_S)),
         ]  # fmt: skip
         options = ["--tool", tool, "--error-exitcode", "9", "--print-limit", "50"]
         return [found, *options, "--log-file", str(work.out / f"{tool}.txt"), *run]
 
     return command
+
+
+MOST_SANITIZED_S = 150.0
 
 
 def sanitizer() -> str | None:
@@ -156,11 +168,15 @@ def tune(work: Work) -> Command:
     return tvmscope("tune", "--budget", "4m", "--db", database, "-o", str(work.out / "tune"))
 
 
+ABLATED = "records,generated-kernels,tir-schedules,library,dependent-launch,pools-inside,one-graph"
+
+
 def ablate(work: Work) -> Command:
-    """Each optimisation off in turn."""
+    """Optimisations off in turn: those that a build on a GPU machine takes part in, or that are
+    newer than the table in docs/ablation.md. A build takes about 15 s."""
     return tvmscope(
-        "ablate", "--graph", "--duration", "0.3s", "-o", str(work.out / "ablate"),
-        "--export-times", str(work.out / "ablate-times.json"),
+        "ablate", "--graph", "--only", ABLATED, "--duration", "0.3s",
+        "-o", str(work.out / "ablate"), "--export-times", str(work.out / "ablate-times.json"),
     )  # fmt: skip
 
 
@@ -207,21 +223,25 @@ def models(work: Work, cases: Sequence[str], *options: str) -> Command:
 RESNET = ("resnet50:float16:1:db=none", "resnet50:bfloat16:1")
 HALF = ("all:float16:1", "yolov3@640:float16:1", *RESNET, "all:float16:8")
 OTHERS = ("all:float16:32", "all:float32:1", "yolov3@640:float32:1")
-CHECKS = ("odd", "calls", "memcheck", "synccheck", "repeat", "same-bits")
-MODELS_S = 440.0
+CHECKS = ("odd", "calls", "same-bits", "memcheck", "synccheck")
+"""Not `repeat`: it looks at the memory of the whole GPU."""
+HALF_S, OTHERS_S = 440.0, 350.0
 """For the rows of models; what is left of the part's time is for ending and for the table."""
+BESIDE_ENDS_S = 45.0
+"""What runs beside must end so much earlier, so that its own summary is written."""
 
 
 def models_tests(work: Work) -> Command:
     """Most cores are free while models are measured alone, so the tests wait in between only."""
-    beside = part_of(work, "tests", "--patience", "1.3")
-    return models(work, HALF, "--budget-s", str(MODELS_S), "--beside", shlex.join(beside))
+    beside = part_of(work, "tests-shared", "--patience", "1.3")
+    return models(work, HALF, "--budget-s", str(HALF_S), "--beside", shlex.join(beside))
 
 
 def models_checks(work: Work) -> Command:
     """What stands still while models are measured takes longer by the clock."""
-    beside = part_of(work, ",".join(CHECKS), "--patience", "4", "--budget-s", str(MODELS_S))
-    return models(work, OTHERS, "--budget-s", str(MODELS_S), "--beside", shlex.join(beside))
+    budget = str(OTHERS_S - BESIDE_ENDS_S)
+    beside = part_of(work, ",".join(CHECKS), "--patience", "3", "--budget-s", budget)
+    return models(work, OTHERS, "--budget-s", str(OTHERS_S), "--beside", shlex.join(beside))
 
 
 def part_of(work: Work, parts: str, *options: str) -> Command:
@@ -239,23 +259,19 @@ def gemm(work: Work) -> Command:
     return [sys.executable, str(ROOT / "benchmarks/gemm.py"), "-o", str(work.out / "gemm")]
 
 
-def peers(work: Work, *options: str) -> Command:
+def peers(work: Work) -> Command:
     """The best rows of others; the budget leaves time for the table."""
     script = str(ROOT / "benchmarks/cuda_models.py")
     cases = ["resnet50:float16:1", "minilm:float16:1"]
     fixed = ["--every-peer", "--budget-s", "190", "-o", str(work.out / "peers")]
-    return [sys.executable, script, *cases, *fixed, *options]
-
-
-def turns(work: Work) -> Command:
-    """Most of each is compiling."""
-    also = [shlex.join(command(work)) for command in (session, ablate, scatter)]
-    return peers(work, *(word for command in also for word in ("--also", command)))
+    return [sys.executable, script, *cases, *fixed]
 
 
 PARTS: dict[str, tuple[float, Callable[[Work], Command | str]]] = {
     "doctor": (60, lambda _: [sys.executable, "-m", "tvmscope", "doctor"]),
-    "tests": (330, tests),
+    "tests": (330, tests("all", 320)),
+    "tests-shared": (330, tests("shared", 320)),
+    "tests-alone": (150, tests("alone", 140)),
     "odd": (60, odd),
     "calls": (60, calls),
     "memcheck": (150, sanitized("memcheck")),
@@ -263,25 +279,28 @@ PARTS: dict[str, tuple[float, Callable[[Work], Command | str]]] = {
     "racecheck": (60, sanitized("racecheck", 45)),
     "repeat": (60, repeat),
     "tune": (280, tune),
-    "ablate": (255, ablate),
+    "ablate": (180, ablate),
     "same-bits": (60, same_bits),
-    "scatter": (140, scatter),
-    "session": (180, session),
+    "scatter": (100, scatter),
+    "session": (140, session),
     "sums": (20, sums),
     "gemm": (40, gemm),
-    "peers": (220, peers),
+    "peers": (210, peers),
     "models": (1200, lambda work: models(work, [*HALF, *OTHERS])),
     "models-tests": (480, models_tests),
-    "models-checks": (480, models_checks),
-    "turns": (240, turns),
+    "models-checks": (400, models_checks),
 }
 """Seconds at most, and the command; a text says why there is none."""
 CALLS = {
     "1": ("models-tests", "racecheck"),
-    "2": ("models-checks", "gemm"),
-    "3": ("tune", "turns", "sums"),
+    "2": ("models-checks", "repeat", "gemm"),
+    "3": ("tune", "session", "sums", "scatter"),
+    "4": ("tests-alone", "ablate", "peers"),
 }
 """What fits into nine minutes each."""
+OUT_OF_TIME = 3
+"""What cuda_odd.py exits with if its budget left no time for some kernels."""
+PACKED_BYTES = 4 << 20
 LEAST_S = 10.0
 """A part is not begun with less time than this."""
 NEEDS_NO_GPU = ("doctor",)
@@ -296,10 +315,11 @@ def main() -> int:
     parser.add_argument("--skip", default="")
     parser.add_argument("--limit", action="append", default=[], metavar="PART=SECONDS")
     parser.add_argument("--patience", type=float, default=1.0, help="limits, so many times")
-    parser.add_argument("--call", choices=tuple(CALLS), help="the parts of one of three calls")
+    parser.add_argument("--call", choices=tuple(CALLS), help="the parts of one of four calls")
     parser.add_argument("--budget-s", type=float, default=float("inf"), help="for all parts")
     parser.add_argument("--prepare", type=Path, metavar="FOLDER", help="make what parts need")
     parser.add_argument("--brought", type=Path, metavar="FOLDER", help="what --prepare made")
+    parser.add_argument("--pack", type=Path, metavar="FILE", help="an archive of the results")
     parser.add_argument("--anyway", action="store_true", help="run without a CUDA device, too")
     arguments = parser.parse_args()
     limits = {part: float(s) for part, _, s in (x.partition("=") for x in arguments.limit)}
@@ -315,7 +335,7 @@ def main() -> int:
     brought = arguments.brought.resolve() if arguments.brought else out
     work = replace(work_in(out, brought), patience=arguments.patience)
     problem = None if arguments.anyway else gpu_problem()
-    return check(wanted, work, limits, arguments.budget_s, problem)
+    return check(wanted, work, limits, arguments.budget_s, problem, arguments.pack)
 
 
 def work_in(out: Path, folder: Path) -> Work:
@@ -346,23 +366,35 @@ def check(
     limits: dict[str, float],
     budget_s: float = float("inf"),
     problem: str | None = None,
+    archive: Path | None = None,
 ) -> int:
     """Run and keep a summary; 1 where anything failed."""
     until = time.monotonic() + budget_s
     done: list[Outcome] = []
     for part in parts:
+        is_last = part == parts[-1] and budget_s < float("inf")
         left = until - time.monotonic()
         if problem is not None and part not in NEEDS_NO_GPU:
             outcome = Outcome(part=part, status="unavailable", said=problem)
         elif left < LEAST_S:
             outcome = Outcome(part=part, status="skipped", said="the budget is spent")
         else:
-            limit = limits.get(part, PARTS[part][0] * work.patience)
-            outcome = perform(part, work, min(left, limit))
+            own = left if is_last else PARTS[part][0] * work.patience
+            outcome = perform(part, work, min(left, limits.get(part, own)))
         done.append(outcome)
         (work.out / "summary.json").write_text(json.dumps([asdict(o) for o in done], indent=1))
         print(f"{part}: {outcome.status} in {outcome.seconds:.0f} s {outcome.said}", flush=True)
+        if archive is not None:
+            pack(work.out, archive)
     return int(any(o.status in ("failed", "timeout") for o in done))
+
+
+def pack(folder: Path, archive: Path) -> None:
+    """Put all results but large ones, such as libraries, into an archive."""
+    with tarfile.open(archive, "w:xz") as tar:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and file.stat().st_size <= PACKED_BYTES:
+                tar.add(file, file.relative_to(folder))
 
 
 def perform(part: str, work: Work, limit_s: float) -> Outcome:
@@ -431,7 +463,8 @@ def attempt(part: str, command: Command | str, limit_s: float, work: Work) -> Ou
         )  # fmt: skip
         try:
             code = process.wait(timeout=limit_s)
-            status = "ok" if code == 0 else "failed"
+            partly = code == OUT_OF_TIME and any(w.endswith("cuda_odd.py") for w in command)
+            status = "partly" if partly else "failed" if code else "ok"
         except subprocess.TimeoutExpired:
             end(process)
             status = "timeout"

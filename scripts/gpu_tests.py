@@ -1,10 +1,11 @@
 """The tests behind the gpu marker, a process for each file: most of their time is compiling.
 
-python scripts/gpu_tests.py [-o OUT] [--limit-s 330] [--only select,peers]
+python scripts/gpu_tests.py [-o OUT] [--limit-s 330] [--only select,peers] [--which shared]
 
-Files whose tests compare times or fill the GPU's memory come after all others, one at a time. A
-file's report is OUT/FILE.xml, its output OUT/FILE.log; what failed is printed at once. Files that
-the limit cuts off are said to be, with the tests that they had left.
+Files whose tests compare times or fill the GPU's memory come after all others, one at a time; they
+need the GPU alone. `--which shared` leaves them out, `--which alone` all others. A file's report is
+OUT/FILE.xml, its output OUT/FILE.log; what failed is printed at once. Files that the limit cuts off
+are said to be, with the tests that they had left.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path, default=Path(os.environ.get("OUT", ".")))
     parser.add_argument("--limit-s", type=float, default=float("inf"))
     parser.add_argument("--only", default="", help="parts of files' names, joined by commas")
+    parser.add_argument("--which", choices=("all", "shared", "alone"), default="all")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + arguments.limit_s
@@ -37,7 +39,9 @@ def main() -> int:
     files = sorted(FOLDER.glob("test_*.py"))
     files = [f for f in files if not wanted or any(word in f.stem for word in wanted)]
     alone = [f for f in files if any(word in f.stem for word in ALONE)]
-    groups = [[f for f in files if f not in alone], *([f] for f in alone)]
+    shared = [f for f in files if f not in alone]
+    groups = [shared] if arguments.which != "alone" else []
+    groups += [[f] for f in alone] if arguments.which != "shared" else []
     counts: dict[str, int] = {}
     for group in groups:
         running = {file: start(file, arguments.output) for file in group}
@@ -78,7 +82,10 @@ def finish(
         counts = {w.lower(): text.count(f" {w}") for w in ("PASSED", "FAILED", "SKIPPED")}
         counts["cut off"] = 1
     else:
-        counts = {what: int(n) for n, what in _COUNTS.findall(text.splitlines()[-1])}
+        last = (text.splitlines() or [""])[-1]
+        counts = {what: int(n) for n, what in _COUNTS.findall(last)}
+        if process.returncode and not counts.get("failed") and not counts.get("error"):
+            counts["failed"] = 1  # it crashed, so that nothing was counted
     said = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
     print(f"{file.stem}: {said or 'no test'}", flush=True)
     if counts.get("failed") or counts.get("error"):

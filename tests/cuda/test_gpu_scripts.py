@@ -6,6 +6,7 @@ import ctypes
 import json
 import shlex
 import sys
+import tarfile
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -311,6 +312,14 @@ def test_files_of_gpu_tests_run_side_by_side_and_what_is_cut_off_is_said(
     assert said.splitlines()[-1] == "3 passed, 1 failed, 0 skipped, 1 cut off"
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--only", "good"])
     assert gpu_tests.main() == 0
+    monkeypatch.setattr(gpu_tests, "ALONE", ("good",))
+    for which, there in (("alone", True), ("shared", False)):
+        monkeypatch.setattr(sys, "argv", [*sys.argv[:-2], "--only", "good", "--which", which])
+        assert gpu_tests.main() == 0
+        assert ("test_good: 2 passed" in capsys.readouterr().out) == there
+    (tmp_path / "test_crash.py").write_text(f"{marked}import os\nos._exit(4)\n")
+    monkeypatch.setattr(sys, "argv", [*sys.argv[:3], "--only", "crash"])
+    assert gpu_tests.main() == 1
 
 
 def test_each_command_of_tvmscope_is_understood(
@@ -326,22 +335,18 @@ def test_each_command_of_tvmscope_is_understood(
         assert main([*words, "--no-such-option", "--help"]) == 2
 
 
-def test_three_calls_of_nine_minutes_have_every_part_once(
+def test_four_calls_of_nine_minutes_have_every_part_once(
     gpu_check: ModuleType, tmp_path: Path
 ) -> None:
     work = gpu_check.work_in(tmp_path, tmp_path)
     commands = {name: part(work) for name, (_, part) in gpu_check.PARTS.items()}
-    names = {shlex.join(c): name for name, c in commands.items() if not isinstance(c, str)}
     named = [part for parts in gpu_check.CALLS.values() for part in parts]
     for command in [commands[name] for name in named]:
         for option, given in pairwise(command):
             if option == "--beside":
                 words = shlex.split(given)
                 named += words[words.index("--only") + 1].split(",")
-            if option == "--also":
-                named.append(names[given])
-    named.append("peers")  # the cases of turns
-    assert sorted(named) == sorted(gpu_check.PARTS.keys() - {"doctor", "models"})
+    assert sorted(named) == sorted(gpu_check.PARTS.keys() - {"doctor", "models", "tests"})
     for parts in gpu_check.CALLS.values():
         assert sum(gpu_check.PARTS[part][0] for part in parts) <= 540
 
@@ -383,6 +388,32 @@ def test_the_budget_ends_parts_and_leaves_out_the_rest(
     assert gpu_check.check(["slow", "late"], gpu_check.work_in(tmp_path, tmp_path), {}, 1.0) == 1
     found = {o["part"]: o["status"] for o in json.loads((tmp_path / "summary.json").read_text())}
     assert found == {"slow": "timeout", "late": "skipped"}
+
+
+def test_the_last_part_has_all_the_time_that_is_left_and_small_results_are_packed(
+    gpu_check: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(1.5); print('done')"]
+    monkeypatch.setattr(gpu_check, "PARTS", {"last": (0.5, lambda _: command)})
+    out, archive = tmp_path / "out", tmp_path / "results.tar.xz"
+    out.mkdir()
+    (out / "large.bin").write_bytes(bytes(gpu_check.PACKED_BYTES + 1))
+    work = gpu_check.work_in(out, out)
+    assert gpu_check.check(["last"], work, {}, 60.0, archive=archive) == 0
+    with tarfile.open(archive) as tar:
+        assert sorted(tar.getnames()) == ["last.log", "summary.json"]
+
+
+def test_kernels_that_there_was_no_time_for_are_no_failure(
+    gpu_check: ModuleType, tmp_path: Path
+) -> None:
+    script = tmp_path / "cuda_odd.py"
+    script.write_text(f"raise SystemExit({gpu_check.OUT_OF_TIME})")
+    work = gpu_check.work_in(tmp_path, tmp_path)
+    command = [sys.executable, str(script)]
+    assert gpu_check.attempt("odd", command, 30, work).status == "partly"
+    command = [sys.executable, "-c", f"raise SystemExit({gpu_check.OUT_OF_TIME})"]
+    assert gpu_check.attempt("tune", command, 30, work).status == "failed"
 
 
 def test_what_was_not_brought_is_made(gpu_check: ModuleType, tmp_path: Path) -> None:

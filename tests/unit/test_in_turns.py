@@ -25,7 +25,7 @@ def spend(what, seconds):
         seen[what].append(time.monotonic())
         time.sleep(0.02)
 spend("loading", load_s)
-if measure_s:
+for _ in range(int(sys.argv[5])):
     with alone(lambda text: print(text, flush=True)):
         spend("measuring", measure_s)
 ticks.write_text(json.dumps(seen))
@@ -39,11 +39,15 @@ def in_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     import in_turns as module
 
     monkeypatch.setattr(module, "MEASURING_S", 1.0)
+    monkeypatch.setattr(module, "PATIENCE_S", 1.0)
     return module
 
 
-def job(module: ModuleType, folder: Path, name: str, load_s: float, measure_s: float) -> Any:
-    command = [sys.executable, "-c", COMMAND, name, str(load_s), str(measure_s), str(folder)]
+def job(
+    module: ModuleType, folder: Path, name: str, load_s: float, measure_s: float, times: int = 1
+) -> Any:
+    numbers = [str(load_s), str(measure_s), str(folder), str(times if measure_s else 0)]
+    command = [sys.executable, "-c", COMMAND, name, *numbers]
     return module.Job(
         name=name, command=command, log=folder / f"{name}.log", measures=measure_s > 0
     )
@@ -76,8 +80,9 @@ def test_nothing_moves_while_a_command_measures(in_turns: ModuleType, tmp_path: 
 
 
 def test_what_is_too_late_is_interrupted_and_what_is_ready_measures(
-    in_turns: ModuleType, tmp_path: Path
+    in_turns: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(in_turns, "PATIENCE_S", 60.0)
     jobs = [
         job(in_turns, tmp_path, "ready", 0.1, 0.2), job(in_turns, tmp_path, "late", 60, 0.2),
         job(in_turns, tmp_path, "never", 0.1, 0.2),
@@ -88,6 +93,43 @@ def test_what_is_too_late_is_interrupted_and_what_is_ready_measures(
     assert codes["late"] != 0
     assert left == ["never"]
     assert time.monotonic() - start < 10
+
+
+def test_a_ready_command_does_not_wait_for_the_slowest(
+    in_turns: ModuleType, tmp_path: Path
+) -> None:
+    jobs = [job(in_turns, tmp_path, *each) for each in (("quick", 0.1, 0.2), ("slow", 6, 0.2))]
+    assert run(in_turns, jobs)[0] == {"quick": 0, "slow": 0}
+    assert ticks(tmp_path, "quick")["measuring"][0] < ticks(tmp_path, "slow")["loading"][-1]
+
+
+def test_what_is_measured_last_has_the_time_that_is_left(
+    in_turns: ModuleType, tmp_path: Path
+) -> None:
+    """A command may measure several times; the last go does not end with the first of them."""
+    twice = job(in_turns, tmp_path, "twice", 0.1, 0.7, times=2)
+    late = job(in_turns, tmp_path, "late", 60, 0.2)
+    codes, _ = run(in_turns, [twice, late], until=time.monotonic() + 6)
+    assert codes["twice"] == 0
+
+
+def test_one_that_measures_and_waits_for_one_that_stands_still_goes_on(
+    in_turns: ModuleType, tmp_path: Path
+) -> None:
+    held = tmp_path / "held"
+    waits = (
+        "import time; from pathlib import Path\n"
+        "from tvmscope.measure.machine_lock import alone\n"
+        "with alone(lambda text: print(text, flush=True)):\n"
+        f"    while not Path({str(held)!r}).exists(): time.sleep(0.05)\n"
+    )
+    gives = f"import time; from pathlib import Path; time.sleep(4); Path({str(held)!r}).touch()"
+    jobs = [
+        in_turns.Job(name=name, command=[sys.executable, "-c", body], log=tmp_path / f"{name}.log")
+        for name, body in (("waits", waits), ("gives", gives))
+    ]
+    codes, _ = run(in_turns, jobs, together=1, until=time.monotonic() + 30)
+    assert codes == {"waits": 0, "gives": 0}
 
 
 def test_a_failed_command_does_not_hold_the_others_up(in_turns: ModuleType, tmp_path: Path) -> None:
