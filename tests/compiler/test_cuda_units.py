@@ -158,6 +158,12 @@ def _gelu_tanh(emit: Emit, y: Any) -> Any:
     return emit(relax.op.multiply(emit(relax.op.multiply(y, _number(0.5))), more))
 
 
+def _gelu_tanh_of_views(emit: Emit, y: Any) -> Any:
+    """As GPT-2 has it: each operator reads a view of its own."""
+    return _gelu_tanh(lambda value: emit(relax.op.reshape(emit(value), (1, 18, 40))),
+                      emit(relax.op.reshape(y, (1, 18, 40))))  # fmt: skip
+
+
 def _gelu(emit: Emit, y: Any) -> Any:
     """As the exporter to ONNX writes it."""
     inner = emit(relax.op.erf(emit(relax.op.divide(y, _number(2**0.5)))))
@@ -190,6 +196,10 @@ WRITTEN = {
     "hardswish by limits": (_hard_swish_by_limits, nnf.hardswish),
     "hardswish by a sigmoid": (_hard_swish_by_sigmoid, nnf.hardswish),
     "gelu_tanh": (_gelu_tanh, lambda y: nnf.gelu(y, approximate="tanh")),
+    "gelu_tanh of views": (
+        _gelu_tanh_of_views,
+        lambda y: nnf.gelu(y, approximate="tanh").reshape(1, 18, 40),
+    ),
     "gelu": (_gelu, nnf.gelu),
     "silu": (_silu, nnf.silu),
 }

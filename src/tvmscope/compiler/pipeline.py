@@ -20,6 +20,7 @@ from tvmscope.compiler.describe.pass_dump import PassDump, Ran
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
 from tvmscope.compiler.passes import all_passes, ordered, required
+from tvmscope.compiler.schedules.threadless import refuse_threadless
 from tvmscope.compiler.user_pipeline import user_passes
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import KernelIR
@@ -162,6 +163,8 @@ def run(
     if until is not None:
         return Lowered(module, times, calls, tuple(context.remarks))
     scheduled = reached.get("lower", module)  # a user's own pipeline has no phases
+    if target.device == "cuda":
+        refuse_threadless(scheduled)
     plain = reached.get("schedule", scheduled)
     kernels = kernel_ir.describe(plain, scheduled, context.remarks, options.choices)
     return Lowered(

@@ -203,6 +203,19 @@ class SeqStmt(Stmt):
     def __getitem__(self, i: int) -> Stmt: ...
     def __len__(self) -> int: ...
 
+class AllocBuffer(Stmt):
+    buffer: Buffer
+    def __init__(self, buffer: Buffer) -> None: ...
+
+class AttrStmt(Stmt):
+    node: Object
+    attr_key: str
+    value: Expr
+    body: Stmt
+    def __init__(
+        self, node: Object, attr_key: str, value: Expr, body: Stmt, span: None = None
+    ) -> None: ...
+
 class IfThenElse(Stmt):
     condition: Expr
     then_case: Stmt

@@ -85,6 +85,10 @@ def _readers(graph: Graph, var: relax.Var) -> set[relax.Var]:
 def _computed(graph: Graph, reader: relax.Var, values: Mapping[relax.Var, Array]) -> Array | None:
     """Return the values of an operator over known ones and numbers."""
     call = graph.call(reader)
+    if call is not None and name_of(call) == "reshape" and shape_of(reader):
+        source = call.args[0]  # what moves no data, and keeps the last axis
+        keeps = source in values and shape_of(source)[-1:] == shape_of(reader)[-1:]
+        return values[source] if keeps else None
     function = _OPERATORS.get(name_of(call)) if call is not None else None
     if call is None or function is None or dtype_of(reader) not in _FLOATS:
         return None

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from tvmscope.compiler.manifest.names import unique
-from tvmscope.compiler.schedules.cuda import dlight, elements, gemm, generated, rows, windows
+from tvmscope.compiler.schedules.cuda import (
+    dlight,
+    elements,
+    gemm,
+    generated,
+    rows,
+    steps,
+    windows,
+)
 
 RULES = unique(
     (
         generated.RULE,
+        steps.RULE,
         gemm.RULE,
         elements.RULE,
         windows.RULE,
