@@ -155,6 +155,25 @@ def _(_: Target) -> Pair:
     )  # fmt: skip
 
 
+@case("volumes")
+def _(_: Target) -> Pair:
+    weight = np.arange(8 * 3 * 2 * 5, dtype=np.float32).reshape(8, 3, 2, 5, 1)
+
+    def after(x: relax.Expr) -> relax.Expr:
+        slices = op.reshape(op.permute_dims(x, [0, 2, 1, 3, 4]), (2 * 4, 3, 9, 6))
+        frames = op.reshape(slices, (2, 4, 1, 3, 9, 6))
+        taps = [op.strided_slice(frames, [1], [n], [n + 3], [1]) for n in (0, 1)]
+        seen = op.reshape(op.concat(taps, 3), (2 * 3, 2 * 3, 9, 6))
+        kernel = weight.transpose(0, 2, 1, 3, 4).reshape(8, 6, 5, 1)
+        made = op.nn.relu(op.nn.conv2d(seen, const(kernel), padding=(2, 0, 2, 0)))
+        return op.permute_dims(op.reshape(made, (2, 3, 8, 9, 6)), [0, 2, 1, 3, 4])
+
+    return graphs(
+        lambda x: op.nn.relu(op.nn.conv3d(x, const(weight), padding=(0, 2, 0))), after,
+        torch.ones(2, 3, 4, 9, 6),
+    )  # fmt: skip
+
+
 @case("scalar-operands")
 def _(_: Target) -> Pair:
     half = FloatImm("float32", 0.5)

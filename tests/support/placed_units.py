@@ -13,6 +13,7 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from tvmscope.compiler import pipeline, targets
+from tvmscope.compiler.frontends.torch import importer
 from tvmscope.compiler.units import emit
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.precision import FLOAT16, FLOAT32, TF32, Precision
@@ -122,10 +123,8 @@ def lowered_torch(
     block: torch.nn.Module, precision: Precision, *inputs: torch.Tensor
 ) -> tvm.IRModule:
     """A PyTorch module through our CUDA passes, up to its kernels."""
-    from tvm.relax.frontend.torch import from_exported_program
-
-    exported = torch.export.export(block.eval(), inputs)
-    module = from_exported_program(exported, unwrap_unit_return_tuple=True)
+    program = torch.export.export(block.eval(), inputs)
+    module = importer.translate(importer.decomposed(program), "m").module
     return lowered(module, CompileOptions(precision=precision)).module
 
 

@@ -55,6 +55,7 @@ from tvmscope.compiler.passes import (
     spread_moves,
     subpixel_transposed,
     tvm_own,
+    volumes,
     wide_sums,
     write_in_place,
 )
@@ -64,6 +65,7 @@ from tvmscope.plugins import Found, outside
 PASSES = unique(
     (
         signals.PASS,  # before batch norms are folded into convolutions of images
+        volumes.PASS,
         tvm_own.FOLD_BATCH_NORM,
         tvm_own.DECOMPOSE,
         tvm_own.CANONICALIZE,

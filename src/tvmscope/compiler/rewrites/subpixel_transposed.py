@@ -34,13 +34,16 @@ def _rewrite(channels_last: bool, rewriter: Rewriter, call: relax.Call) -> relax
     layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
     if not isinstance(weight, GenericConst) or layouts != ("NCHW", "IOHW", "NCHW"):
         return None
-    if shape is None or result is None or int(attrs.groups) != 1:
+    if shape is None or result is None:
         return None
     if any(int(d) != 1 for d in attrs.dilation):
         return None
     top, left = (int(p) for p in list(attrs.padding)[:2])
     down, across = (int(s) for s in attrs.strides)
-    kernel, (taps_y, taps_x) = split_kernel(weight.value.numpy(), (down, across))
+    groups = int(attrs.groups)
+    of_groups = np.split(weight.value.numpy(), groups)
+    kernel = np.concatenate([split_kernel(each, (down, across)) for each in of_groups])
+    taps_y, taps_x = kernel.shape[2:]
     # Steps of the output that are needed, counted from the first one before cropping.
     rows = (result[2] - 1 + top) // down + 1
     columns = (result[3] - 1 + left) // across + 1
@@ -50,11 +53,11 @@ def _rewrite(channels_last: bool, rewriter: Rewriter, call: relax.Call) -> relax
     emit = rewriter.builder_.emit
     batch, outputs = shape[0], result[1]
     pieces, order = (outputs, down, across), [0, 1, 4, 2, 5, 3]
-    if channels_last:
+    if channels_last and groups == 1:  # a group's outputs lie together
         kernel = _positions_first(kernel, pieces)
         pieces, order = (down, across, outputs), [0, 3, 4, 1, 5, 2]
     weight, wanted = relax.const(kernel), attrs.out_dtype or None
-    small = emit(relax.op.nn.conv2d(data, weight, padding=padding, out_dtype=wanted))
+    small = emit(relax.op.nn.conv2d(data, weight, padding=padding, groups=groups, out_dtype=wanted))
     parts = emit(relax.op.reshape(small, (batch, *pieces, rows, columns)))
     turned = emit(relax.op.permute_dims(parts, order))
     whole = emit(relax.op.reshape(turned, (batch, outputs, rows * down, columns * across)))
@@ -69,7 +72,7 @@ def _positions_first(kernel: Array, pieces: tuple[int, int, int]) -> Array:
     return np.ascontiguousarray(parts.reshape(kernel.shape))
 
 
-def split_kernel(kernel: Array, strides: tuple[int, int]) -> tuple[Array, tuple[int, int]]:
+def split_kernel(kernel: Array, strides: tuple[int, int]) -> Array:
     """Split IOHW to the (O * s * s, I, ceil(H/s), ceil(W/s)) kernel of the ordinary convolution."""
     i, o, height, width = kernel.shape
     down, across = strides
@@ -79,4 +82,4 @@ def split_kernel(kernel: Array, strides: tuple[int, int]) -> tuple[Array, tuple[
     parts = full.reshape(i, o, taps[0], down, taps[1], across)
     flipped = parts[:, :, ::-1, :, ::-1, :]  # a convolution traverses its kernel in reverse
     ordered = flipped.transpose(1, 3, 5, 0, 2, 4)
-    return np.ascontiguousarray(ordered.reshape(o * down * across, i, *taps)), taps
+    return np.ascontiguousarray(ordered.reshape(o * down * across, i, *taps))

@@ -87,8 +87,8 @@ def _computed(graph: Graph, reader: relax.Var, values: Mapping[relax.Var, Array]
     call = graph.call(reader)
     if call is not None and name_of(call) == "reshape" and shape_of(reader):
         source = call.args[0]  # what moves no data, and keeps the last axis
-        keeps = source in values and shape_of(source)[-1:] == shape_of(reader)[-1:]
-        return values[source] if keeps else None
+        known = values.get(source) if isinstance(source, relax.Var) else None
+        return known if shape_of(source)[-1:] == shape_of(reader)[-1:] else None
     function = _OPERATORS.get(name_of(call)) if call is not None else None
     if call is None or function is None or dtype_of(reader) not in _FLOATS:
         return None

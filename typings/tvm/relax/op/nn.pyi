@@ -25,6 +25,19 @@ def conv2d(
     out_layout: str | None = None,
     out_dtype: str | None = None,
 ) -> Call: ...
+def conv2d_transpose(
+    data: Expr,
+    weight: Expr,
+    strides: int | Sequence[int] = (1, 1),
+    padding: int | Sequence[int] = (0, 0, 0, 0),
+    output_padding: int | Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    groups: int = 1,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "IOHW",
+    out_layout: str | None = None,
+    out_dtype: str | None = None,
+) -> Call: ...
 def group_norm(
     data: Expr,
     gamma: Expr,

@@ -29,6 +29,7 @@ def signals() -> tvm.transform.Pass:
     """Return the pass; the second time, what follows batch norms is reached."""
     handlers: dict[str, Handler] = {
         "relax.nn.conv1d": _conv1d,
+        "relax.nn.conv1d_transpose": _transposed,
         "relax.nn.batch_norm": _batch_norm,
         "relax.nn.max_pool1d": _pool,
         "relax.nn.avg_pool1d": _pool,
@@ -87,6 +88,26 @@ def _conv1d(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
         _weight(rewriter, call.args[1], _high(weight)),
         strides=(1, int(attrs.strides[0])),
         padding=(0, left, 0, right),
+        dilation=(1, int(attrs.dilation[0])),
+        groups=attrs.groups,
+        out_dtype=attrs.out_dtype,
+    )
+    return _squeezed(rewriter, image, static_shape(call))
+
+
+def _transposed(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    attrs, weight = call.attrs, static_shape(call.args[1])
+    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
+    data = _expanded(rewriter, call.args[0])
+    if layouts != ("NCW", "IOW", "NCW") or weight is None or data is None:
+        return None
+    left, right = (int(p) for p in attrs.padding)
+    image = relax.op.nn.conv2d_transpose(
+        data,
+        _weight(rewriter, call.args[1], _high(weight)),
+        strides=(1, int(attrs.strides[0])),
+        padding=(0, left, 0, right),
+        output_padding=(0, int(attrs.output_padding[0])),
         dilation=(1, int(attrs.dilation[0])),
         groups=attrs.groups,
         out_dtype=attrs.out_dtype,

@@ -1,8 +1,14 @@
-"""Transposed convolutions over volumes, as convolutions over a grid with gaps."""
+"""Transposed convolutions over volumes, as ordinary ones.
+
+With stride s, the outputs at one of the positions within a step use every s-th weight only: one
+convolution computes them for all positions, whose results are then put side by side. If the weights
+are dilated, a grid with gaps is convolved instead.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -34,7 +40,7 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
-    """Convert a transposed convolution of three axes to one with flipped weights on data with gaps.
+    """Convert a transposed convolution of three axes to an ordinary one.
 
     A bias of another type than float32 is added separately: TVM's convolution gives float32.
     """
@@ -50,6 +56,8 @@ def convolution(
             data[None], weight, bias, stride, padding, dilation, True, output_padding, groups
         )
         return whole[0]
+    if all(d == 1 for d in dilation):
+        return side_by_side(data, weight, bias, stride, padding, output_padding, groups)
     wide = spread(data, stride)
     pads: list[int] = []
     for axis in reversed(range(axes)):
@@ -69,6 +77,58 @@ def convolution(
         [0] * axes,
         groups,
     )
+
+
+def side_by_side(
+    data: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """Compute all positions within a step as outputs of one convolution, then put them in place."""
+    axes, sizes = len(stride), data.shape[2:]
+    inputs, outputs, *window = weight.shape
+    taps = [-(-k // s) for k, s in zip(window, stride, strict=True)]
+    whole = [
+        (n - 1) * s - 2 * p + k + more
+        for n, s, p, k, more in zip(sizes, stride, padding, window, output_padding, strict=True)
+    ]
+    steps = [(n - 1 + p) // s + 1 for n, p, s in zip(whole, padding, stride, strict=True)]
+    parts = torch.constant_pad_nd(
+        weight,
+        [p for k, s, t in reversed([*zip(window, stride, taps, strict=True)])
+         for p in (0, t * s - k)],
+    )  # fmt: skip
+    parts = parts.reshape(
+        groups,
+        inputs // groups,
+        outputs,
+        *(n for each in zip(taps, stride, strict=True) for n in each),
+    )
+    of_taps, of_places = [3 + 2 * a for a in range(axes)], [4 + 2 * a for a in range(axes)]
+    turned = parts.flip(of_taps).permute(0, 2, *of_places, 1, *of_taps)
+    places = prod(stride)
+    added = None if bias is None else bias[:, None].expand(-1, places).reshape(-1)
+    wide = torch.constant_pad_nd(
+        data,
+        [p for t, q, n in reversed([*zip(taps, steps, sizes, strict=True)])
+         for p in (t - 1, q - n)],
+    )  # fmt: skip
+    small: Tensor = aten.convolution.default(
+        wide, turned.reshape(groups * outputs * places, inputs // groups, *taps), added,
+        [1] * axes, [0] * axes, [1] * axes, False, [0] * axes, groups,
+    )  # fmt: skip
+    placed = small.reshape(data.shape[0], groups * outputs, *stride, *steps)
+    order = [n for a in range(axes) for n in (2 + axes + a, 2 + a)]
+    joined = placed.permute(0, 1, *order).reshape(
+        data.shape[0], groups * outputs, *(q * s for q, s in zip(steps, stride, strict=True))
+    )
+    for axis, (first, count) in enumerate(zip(padding, whole, strict=True), start=2):
+        joined = joined.narrow(axis, first, count)
+    return joined
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {aten.convolution.default: convolution}
