@@ -312,6 +312,13 @@ def _activate(x: torch.Tensor, epilogue: Epilogue) -> torch.Tensor:
         "gelu": functional.gelu,
         "quick_gelu": lambda v: v * torch.sigmoid(1.702 * v),
         "gelu_tanh": lambda v: functional.gelu(v, approximate="tanh"),
+        "tanh": torch.tanh,
+        "elu": functional.elu,
+        "selu": functional.selu,
+        "softplus": functional.softplus,
+        "mish": functional.mish,
+        "softsign": functional.softsign,
+        "relu_squared": lambda v: functional.relu(v).square(),
     }
     return forms[epilogue.activation](x)
 

@@ -17,7 +17,7 @@ from tvm.script import tirx as T
 
 from support import placed_units
 from tvmscope.core.options import CompileOptions
-from tvmscope.core.precision import FLOAT16, FLOAT32, Precision
+from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32, Precision
 from tvmscope.cuda.units import Attention, Matmul
 
 pytest.importorskip("triton", reason="CUDA kernels are generated where Triton is installed")
@@ -241,3 +241,72 @@ def test_a_value_between_a_sum_and_its_norm_is_read_by_others() -> None:
     for mine, theirs in zip(found, block(*inputs), strict=True):
         scale = float(theirs.abs().max())
         np.testing.assert_allclose(mine / scale, theirs.numpy() / scale, atol=0.01)
+
+
+WEIGHT = random(32, 32) / 6
+CONV = torch.nn.Conv2d(16, 16, 3, padding=1)
+REPEATED: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...], list[str]]] = {
+    # a window of an image, or another order of its axes, is not contiguous in PyTorch
+    "channels last": (
+        lambda x: functional.linear(x.permute(0, 2, 3, 1), WEIGHT),
+        (random(2, 32, 6, 5),),
+        ["matmul"],
+    ),
+    "batch of one": (torch.matmul, (random(1, 6, 8), random(1, 8, 16)), ["matmul"]),
+    "experts": (lambda x: torch.bmm(x, WEIGHT.reshape(4, 8, 32)), (random(4, 5, 8),), ["matmul"]),
+}  # fmt: skip
+
+
+@PRECISIONS
+@pytest.mark.parametrize("name", REPEATED)
+def test_products_with_weights_in_other_forms_are_units(name: str, precision: Precision) -> None:
+    function, inputs, kinds = REPEATED[name]
+    units, others = placed_units.of_torch(
+        Program(lambda _, *given: function(*given)), precision, *inputs
+    )
+    assert [unit.kind for unit in units] == kinds
+    assert not [n for n in others if "matmul" in n]
+
+
+WIDE: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
+    "a large norm": (
+        lambda x: functional.normalize(x @ WEIGHT, dim=-1) @ WEIGHT, random(2, 5, 32) * 300
+    ),
+    "a small norm": (
+        lambda x: functional.normalize(x @ WEIGHT, dim=-1) @ WEIGHT, random(2, 5, 32) * 1e-4
+    ),
+    "an exponential": (lambda x: functional.softplus(x + 15.0) @ WEIGHT, random(2, 5, 32)),
+    "a group norm": (
+        lambda x: functional.group_norm(CONV(x), 4), random(2, 16, 5, 6)
+    ),
+    "several axes": (lambda x: functional.layer_norm(x @ WEIGHT, (5, 32)), random(2, 5, 32)),
+    "no number": (lambda x: torch.nan_to_num(x @ WEIGHT), random(2, 5, 32)),
+    "an assignment": (
+        lambda x: torch.slice_scatter(x @ WEIGHT, torch.zeros(2, 5, 3), 2, 4, 7) @ WEIGHT,
+        random(2, 5, 32),
+    ),
+    "a large factor": (lambda x: ((x @ WEIGHT) * 1e6).tanh(), random(2, 5, 32)),
+    "an activation between": (lambda x: CONV(functional.elu(CONV(x))), random(1, 16, 5, 6)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("precision", [FLOAT16, BFLOAT16], ids=str)
+@pytest.mark.parametrize("name", WIDE)
+def test_half_precision_computes_wide_what_it_cannot_hold(name: str, precision: Precision) -> None:
+    function, x = WIDE[name]
+    block = Program(lambda _, given: function(given))
+    made = placed_units.lowered_torch(block, precision, x)
+    (found,) = placed_units.run(made, x.numpy())
+    wanted = block(x).detach().numpy()
+    error = np.abs(found.astype(np.float64) - wanted).max() / np.abs(wanted).max()
+    assert error < (2e-2 if precision == FLOAT16 else 8e-2)
+
+
+def test_slices_and_sums_of_unusual_forms_are_left_right() -> None:
+    """A slice may begin before its tensor, and a constant may have more axes."""
+    bias = random(1, 1, 1, 5)
+    program = Program(lambda _, x, y: (x[:, -9:5] @ y, y.transpose(0, 1) + bias))
+    placed_units.of_torch(program, FLOAT32, random(4, 8), random(5, 7))
+    channels = Program(lambda _, x: CONV(functional.pad(CONV(x)[:, -100:], (0, 0))))
+    units, _ = placed_units.of_torch(channels, FLOAT32, random(1, 16, 5, 6))
+    assert [unit.kind for unit in units] == ["conv2d", "conv2d"]

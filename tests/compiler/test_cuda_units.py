@@ -219,6 +219,37 @@ def test_activations_are_recognised_however_they_are_written(
     assert unit.epilogue.activation == name.split()[0]
 
 
+FORMS = {
+    "tanh": torch.tanh,
+    "elu": nnf.elu,
+    "selu": nnf.selu,
+    "softplus": nnf.softplus,
+    "mish": nnf.mish,
+    "softsign": nnf.softsign,
+    "relu_squared": lambda y: nnf.relu(y).square(),
+    "none": lambda y: nnf.elu(y, 0.5),
+}
+
+
+class After(torch.nn.Module):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear, self.name = torch.nn.Linear(24, 40), name
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return FORMS[self.name](self.linear(x))
+
+
+@PRECISIONS
+@pytest.mark.parametrize("name", FORMS)
+def test_activations_of_pytorch_are_part_of_the_product(name: str, precision: Precision) -> None:
+    units, _ = placed_units.of_torch(After(name), precision, t(random(2, 9, 24)))
+    (unit,) = units
+    assert isinstance(unit, Matmul)
+    assert unit.epilogue.activation == name
+
+
 def test_what_is_nearly_an_activation_stays_outside() -> None:
     x, w = random(2, 9, 24), random(24, 40)
 

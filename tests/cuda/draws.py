@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.units import (
+    Activation,
     Attention,
     Conv2d,
     Epilogue,
@@ -22,22 +23,20 @@ from tvmscope.cuda.units import (
     View,
 )
 
-_PARAMETERS = {"clip": (-0.5, 1.25), "leaky_relu": (0.1,)}
-_ACTIVATIONS = (
-    "none", "relu", "relu6", "clip", "leaky_relu", "sigmoid", "silu", "hardswish", "gelu",
-    "gelu_tanh", "quick_gelu",
-)  # fmt: skip
+PARAMETERS = {"clip": (-0.5, 1.25), "leaky_relu": (0.1,)}
+ACTIVATIONS = get_args(Activation)
 
 
-def epilogue(seed: int) -> Epilogue:
-    """Each activation comes up once in eleven seeds."""
+def epilogue(seed: int, first: int) -> Epilogue:
+    """Activations in their order, by seed; each template has another `first` one, so that all of
+    them come up although a template has fewer seeds."""
     rng = Random(seed)
-    kind: Any = _ACTIVATIONS[seed % len(_ACTIVATIONS)]
+    kind = ACTIVATIONS[(seed + first) % len(ACTIVATIONS)]
     return Epilogue(
         bias=rng.random() < 0.7,
         residual=rng.choice(("none", "before", "after", "factor")),
         activation=kind,
-        parameters=_PARAMETERS.get(kind, ()),
+        parameters=PARAMETERS.get(kind, ()),
         output=rng.choice((None, None, "float32")),
     )
 
@@ -72,7 +71,7 @@ def conv2d(seed: int) -> tuple[Conv2d, Config]:
         padding=(rng.randrange(2), rng.randrange(3), rng.randrange(2), rng.randrange(2)),
         dilation=(rng.choice((1, 2)), rng.choice((1, 2))),
         groups=groups,
-        epilogue=epilogue(seed),
+        epilogue=epilogue(seed, 0),
         input=view(rng, c),
         residual=view(rng, oc),
         output=view(rng, oc),
@@ -133,7 +132,7 @@ def matmul(seed: int) -> tuple[Matmul, Config]:
         b=b,
         weight=weight,
         scale=rng.choice((1.0, 0.25)),
-        epilogue=epilogue(seed),
+        epilogue=epilogue(seed, 0),
     )
     step = 16
     return unit, Config(
@@ -155,7 +154,7 @@ def matvec(seed: int) -> tuple[Matmul, Config]:
         m=rng.choice((1, 1, 3)),
         n=rng.choice((1, 9, 22)),
         k=k,
-        epilogue=epilogue(seed),
+        epilogue=epilogue(seed, 12),
     )
     split = _split(rng, k, step)
     return unit, Config(
@@ -180,7 +179,7 @@ def depthwise(seed: int) -> tuple[Conv2d, Config]:
         padding=(rng.randrange(2), rng.randrange(3), rng.randrange(2), rng.randrange(2)),
         dilation=(rng.choice((1, 2)), rng.choice((1, 2))),
         groups=c,
-        epilogue=epilogue(seed),
+        epilogue=epilogue(seed, 6),
         input=view(rng, c),
         residual=view(rng, oc),
         output=view(rng, oc),
@@ -262,7 +261,7 @@ def softmax(seed: int) -> tuple[Softmax, Config]:
         dtype=rng.choice(("float16", "float32")),
         rows=rng.choice((1, 5)),
         columns=rng.choice((3, 33, 64)),
-        scale=rng.choice((1.0, 0.3)),
+        scale=rng.choice((1.0, 0.3, -0.5)),
         log=rng.random() < 0.5,
         output=rng.choice((None, "float32")),
     )
@@ -278,7 +277,7 @@ def group_norm(seed: int) -> tuple[GroupNorm, Config]:
         pixels=rng.choice((1, 15, 21, 70)),
         c=groups * width,
         groups=groups,
-        epilogue=epilogue(seed),
+        epilogue=epilogue(seed, 3),
     )
     each = 1 << (width - 1).bit_length()
     columns = each * rng.choice((1, 2, 4))
@@ -305,11 +304,11 @@ def persistent(seed: int) -> tuple[Matmul | Conv2d, Config]:
         layout=rng.choice(("kn", "nk")),
     )
     if rng.random() < 0.5:
-        unit = Matmul(**kind_of(rng), m=m, n=n, k=k, scale=0.5, epilogue=epilogue(seed))
+        unit = Matmul(**kind_of(rng), m=m, n=n, k=k, scale=0.5, epilogue=epilogue(seed, 9))
         return unit, config
     conv = Conv2d(
         **kind_of(rng), n=2, h=5, w=7, c=k, oc=n, r=1, s=1,
-        epilogue=epilogue(seed), output=View(pitch=n + 9, offset=3),
+        epilogue=epilogue(seed, 9), output=View(pitch=n + 9, offset=3),
     )  # fmt: skip
     return conv, config
 

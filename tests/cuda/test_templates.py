@@ -13,6 +13,7 @@ from interpreted import draw
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.reference import norm_sum, output_values, reference
 from tvmscope.cuda.units import (
+    Activation,
     Attention,
     Conv2d,
     Epilogue,
@@ -55,6 +56,26 @@ def check(interpreter: Worker, unit: Unit, config: Config, times: int = 1) -> No
 def test_convolutions_of_odd_shapes(interpreter: Worker, seed: int) -> None:
     unit, config = draws.conv2d(seed)
     check(interpreter, unit, config, times=2 if config.split > 1 else 1)
+
+
+@pytest.mark.parametrize("activation", draws.ACTIVATIONS)
+def test_an_activation_is_exact_for_small_and_large_values(
+    interpreter: Worker, activation: Activation
+) -> None:
+    """A model's result may be all small: there, a difference of large numbers has no digits."""
+    parameters = draws.PARAMETERS.get(activation, ())
+    epilogue = Epilogue(activation=activation, parameters=parameters)
+    unit = Matmul(dtype="float32", math="ieee", m=1, n=96, k=1, epilogue=epilogue)
+    size = np.logspace(-6, 2, 48)
+    given = np.concatenate([-size, size]).astype(np.float32)
+    arrays = {"input": np.ones((1, 1), np.float32), "weight": given.reshape(1, 96)}
+    config = Config(template="matmul", m=16, n=32, k=16, stages=2, warps=4, layout="kn")
+    got = interpreter.call(RUN, unit, config, arrays, 1)["output"].reshape(-1)
+    wanted = reference(unit, arrays).reshape(-1)
+    # 1 + erf(-4) cancels, in PyTorch too
+    least = 1e-2 * np.abs(given) if activation.startswith("gelu") else 1e-30
+    error = np.abs(got - wanted) / np.maximum(np.abs(wanted), least)
+    assert error[np.abs(wanted) > 1e-30].max() < 3e-5
 
 
 @pytest.mark.parametrize("seed", range(10))

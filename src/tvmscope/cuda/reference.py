@@ -70,6 +70,8 @@ def activate(x: Array, kind: str, parameters: tuple[float, ...] = ()) -> Array:
     """Apply an activation, as PyTorch defines it."""
     with np.errstate(over="ignore"):
         sigmoid, quick = (1 / (1 + np.exp(-slope * x)) for slope in (1.0, 1.702))
+        below = np.where(x > 0, x, np.expm1(x))
+    softplus = np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
     forms: dict[str, Callable[[], Array]] = {
         "none": lambda: x,
@@ -83,6 +85,13 @@ def activate(x: Array, kind: str, parameters: tuple[float, ...] = ()) -> Array:
         "gelu": lambda: 0.5 * x * (1 + erf(x / math.sqrt(2))),
         "quick_gelu": lambda: x * quick,
         "gelu_tanh": lambda: 0.5 * x * (1 + np.tanh(inner)),
+        "tanh": lambda: np.tanh(x),
+        "elu": lambda: below,
+        "selu": lambda: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * below),
+        "softplus": lambda: softplus,
+        "mish": lambda: x * np.tanh(softplus),
+        "softsign": lambda: x / (1 + np.abs(x)),
+        "relu_squared": lambda: np.maximum(x, 0) ** 2,
     }
     return np.asarray(forms[kind]())
 

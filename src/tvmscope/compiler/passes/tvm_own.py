@@ -44,8 +44,9 @@ def _mixed_precision(context: Context) -> tvm.transform.Pass:
     from tvm.relax.transform import ToMixedPrecision
 
     from tvmscope.compiler.rewrites.framework_calls import around_framework_calls
-    from tvmscope.compiler.rewrites.half_types import to_bfloat16
+    from tvmscope.compiler.rewrites.half_types import set_policies, to_bfloat16
 
+    set_policies(ours=context.options.pipeline == "tvmscope")
     if context.options.precision.dtype == "bfloat16":  # TVM's pass makes float16 alone
         return around_framework_calls(to_bfloat16(ToMixedPrecision(out_dtype="float16")))
     return around_framework_calls(ToMixedPrecision(out_dtype=context.options.precision.dtype))

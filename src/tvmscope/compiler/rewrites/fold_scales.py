@@ -33,6 +33,10 @@ SMALLEST_HALF = 2.0**-12
 to 2^-14."""
 
 
+LARGEST_HALF = 2.0**12
+"""Larger weights leave sums little room below 65504."""
+
+
 @mutator
 class _Fold(PyExprMutator):
     def __init__(self, module: tvm.IRModule, function: relax.Function, smallest: float) -> None:
@@ -158,7 +162,8 @@ class _Fold(PyExprMutator):
         scaled = array.astype(np.float64) * factor.reshape(sides)
         others = tuple(i for i, side in enumerate(sides) if side == 1)
         size = np.sqrt(np.mean(scaled**2, axis=others))
-        if (size[factor != 0] < self.smallest).any() or not np.isfinite(scaled).all():
+        largest = LARGEST_HALF if self.smallest else np.finfo(np.float32).max
+        if (size[factor != 0] < self.smallest).any() or not np.abs(scaled).max() <= largest:
             return None
         return relax.Call(call.op, [self.visit_expr(data), _like(scaled, weight)], call.attrs)
 

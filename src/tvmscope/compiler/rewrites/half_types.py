@@ -17,6 +17,28 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 OLD, NEW = "float16", "bfloat16"
+WIDE = (
+    "power", "square", "exp", "log",
+    "nn.group_norm", "nn.layer_norm", "isnan", "isinf", "isfinite",
+)  # fmt: skip
+"""Operators that compute in float32: the square of 257 is infinite in float16, as is exp(12), so
+that PyTorch's autocast does the same; and TVM has no bfloat16 kernels of the others."""
+FOLLOWING = ("slice_scatter",)
+"""Operators that move values of any type, which TVM's pass takes for tensors alone."""
+_POLICY, _FOLLOW, _NEVER = "TMixedPrecisionPolicy", 1, 2
+_POLICIES = {**dict.fromkeys(WIDE, _NEVER), **dict.fromkeys(FOLLOWING, _FOLLOW)}
+_own: dict[str, int | None] = {}
+"""TVM's own policies, which its own pipelines keep."""
+
+
+def set_policies(*, ours: bool) -> None:
+    """Have `ToMixedPrecision` treat these operators as said here, or as TVM does."""
+    for name, policy in _POLICIES.items():
+        operator = tvm.ir.Op.get(f"relax.{name}")
+        own = _own.setdefault(name, operator.get_attr(_POLICY))
+        operator.reset_attr(_POLICY)
+        if ours or own is not None:
+            operator.set_attr(_POLICY, policy if ours else own)
 
 
 def to_bfloat16(step: tvm.transform.Pass) -> tvm.transform.Pass:

@@ -27,22 +27,25 @@ def _matmul(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     if not left or not right or len(right) < 3 or left[:-2] != right[:-2]:
         return None
     source = _source(rewriter, call.args[1], right)
-    if source.same_as(call.args[1]) and not isinstance(source, GenericConst):
+    count = prod(static_shape(source) or ())
+    if count == prod(right) and not isinstance(source, GenericConst):
         return None  # nothing was repeated: a batch of one is an ordinary product
-    if prod(static_shape(source) or ()) != prod(right[-2:]):
+    if count != prod(right[-2:]):
         return None
     weight = rewriter.emit(relax.op.reshape(source, right[-2:]))
     return relax.op.matmul(call.args[0], weight, call.attrs.out_dtype)
 
 
 def _source(rewriter: Rewriter, value: relax.Expr, shape: tuple[int, ...]) -> relax.Expr:
-    """Return the value that was repeated along the leading axes to give `value`, or `value`."""
+    """Return the value that was repeated along the leading axes to give `value`, or `value`; the
+    leading axes may be split and joined in between."""
     while True:
-        same = bound_call(rewriter, value, "reshape")
-        wide = bound_call(rewriter, value, "broadcast_to")
-        if same is not None and static_shape(same.args[0]) == shape:
-            value = same.args[0]
-        elif wide is not None and (static_shape(wide.args[0]) or ())[-2:] == shape[-2:]:
-            return wide.args[0]
-        else:
+        call = bound_call(rewriter, value, "reshape")
+        call = bound_call(rewriter, value, "broadcast_to") if call is None else call
+        before = static_shape(call.args[0]) if call is not None else None
+        if call is None or before is None or before[-2:] != shape[-2:]:
+            return value
+        repeats = prod(before) != prod(static_shape(value) or ())
+        value = call.args[0]
+        if repeats:
             return value

@@ -29,6 +29,7 @@ _PLAIN: dict[str, Activation] = {
     "nn.gelu_tanh": "gelu_tanh",
     "nn.silu": "silu",
     "sigmoid": "sigmoid",
+    "tanh": "tanh",
 }
 _OUTPUTS: dict[str, Dtype] = {
     "float16": "float16",
@@ -198,7 +199,8 @@ def _recognised(tail: Tail) -> Tail | None:
     if dtype_of(values[-1]) == tail.dtype:
         return longer
     reader = longer.chain.next()  # computed in a wider type, and cast back
-    if reader is not None and graph.call(reader, "astype") and dtype_of(reader) == tail.dtype:
+    cast = graph.call(reader, "astype") if reader is not None else None
+    if reader is not None and cast is not None and dtype_of(reader) == tail.dtype:
         return replace(longer, chain=longer.chain.then(reader))
     output = _OUTPUTS[dtype_of(values[-1])]
     return replace(longer, epilogue=replace(longer.epilogue, output=output))
@@ -209,6 +211,9 @@ def _cast(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
         return None
     if dtype_of(reader) == tail.dtype:
         return replace(tail, chain=tail.chain.then(reader))
+    readers = tail.chain.graph.readers[reader]
+    if len(readers) > 1 and None not in readers:
+        return None  # as of a norm's input: its kernel casts what it reads, and half as many bytes
     output = _OUTPUTS[dtype_of(reader)]
     epilogue = replace(tail.epilogue, output=output)
     return replace(tail, chain=tail.chain.then(reader), epilogue=epilogue)

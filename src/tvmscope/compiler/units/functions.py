@@ -45,6 +45,13 @@ _OPERATORS: Mapping[str, Function] = {
     "negative": np.negative,
     "square": np.square,
     "exp": np.exp,
+    "log": np.log,
+    "abs": np.abs,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "where": np.where,
     "tanh": np.tanh,
     "erf": erf,
     "sigmoid": lambda x: activate(x, "sigmoid"),
@@ -52,7 +59,10 @@ _OPERATORS: Mapping[str, Function] = {
     "nn.relu6": lambda x: activate(x, "relu6"),
     "astype": lambda x: x,
 }
-_ACTIVATIONS: tuple[Activation, ...] = ("silu", "hardswish", "gelu", "gelu_tanh", "quick_gelu")
+_ACTIVATIONS: tuple[Activation, ...] = (
+    "silu", "hardswish", "gelu", "gelu_tanh", "quick_gelu", "elu", "selu", "softplus", "mish",
+    "softsign", "relu_squared",
+)  # fmt: skip
 
 
 def activation_after(
@@ -70,7 +80,11 @@ def activation_after(
                 continue
             values[reader] = computed
             region.append(reader)
-            if _is_closed(graph, region) and (kind := _named(computed, dtype_of(var))):
+            if (
+                computed.dtype != bool
+                and _is_closed(graph, region)
+                and (kind := _named(computed, dtype_of(var)))
+            ):
                 return kind, region[1:]
             if reader in stored:
                 return None
@@ -90,7 +104,7 @@ def _computed(graph: Graph, reader: relax.Var, values: Mapping[relax.Var, Array]
         known = values.get(source) if isinstance(source, relax.Var) else None
         return known if shape_of(source)[-1:] == shape_of(reader)[-1:] else None
     function = _OPERATORS.get(name_of(call)) if call is not None else None
-    if call is None or function is None or dtype_of(reader) not in _FLOATS:
+    if call is None or function is None or dtype_of(reader) not in (*_FLOATS, "bool"):
         return None
     given: list[Array | float | None] = []
     for arg in call.args:

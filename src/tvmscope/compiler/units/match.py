@@ -197,7 +197,7 @@ def _weighted(call: relax.Call, chain: Chain) -> Found | None:
 
 def _product(call: relax.Call, chain: Chain) -> Found | None:
     """Match a product of two computed matrices, each read in place."""
-    if constant(call.args[1]) is not None:
+    if constant(call.args[1]) is not None and len(shape_of(call.args[1])) == 2:
         return _weighted(call, chain)
     graph, dtype = chain.graph, dtype_of(call.args[0])
     shapes = [shape_of(a) for a in call.args]

@@ -150,7 +150,8 @@ def _slices(call: relax.Call) -> list[tuple[int, int, int, int]] | None:
         if step < 1:
             return None
         axis %= len(whole)
-        found.append((axis, begin + whole[axis] * (begin < 0), step, left[axis]))
+        first = begin + whole[axis] * (begin < 0)
+        found.append((axis, min(max(first, 0), whole[axis]), step, left[axis]))
     return found
 
 

@@ -18,6 +18,34 @@ def tanh(v):
 
 
 @triton.jit
+def tanh_all(v):
+    """Also for small v, of which the difference above leaves no digits."""
+    s = v * v
+    p = ((62.0 / 2835.0 * s - 17.0 / 315.0) * s + 2.0 / 15.0) * s - 1.0 / 3.0
+    return tl.where(s < 0.0625, v + v * s * p, tanh(v))
+
+
+@triton.jit
+def expm1(v):
+    p = ((((v / 6.0 + 1.0) * v / 5.0 + 1.0) * v / 4.0 + 1.0) * v / 3.0 + 1.0) * v / 2.0 + 1.0
+    return tl.where(tl.abs(v) < 0.25, v * p, tl.exp(v) - 1.0)
+
+
+@triton.jit
+def log1p(v):
+    """For v >= 0."""
+    p = ((-0.25 * v + 1.0 / 3.0) * v - 0.5) * v + 1.0
+    return tl.where(v < 0.03, v * p, tl.log(1.0 + v))
+
+
+@triton.jit
+def mish(v):
+    e = tl.exp(at_most(v, 20.0))  # above, the quotient is 1
+    n = e * (e + 2.0)
+    return v * (n / (n + 2.0))
+
+
+@triton.jit
 def at_least(v, low):
     """Return the larger value; NaN stays NaN, as in PyTorch (a hardware maximum drops it)."""
     return tl.maximum(v, low, propagate_nan=tl.PropagateNan.ALL)
@@ -65,6 +93,21 @@ def activate(v, KIND: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr):
         v = v * sigmoid(v)
     elif KIND == "hardswish":
         v = v * (at_most(at_least(v + 3.0, 0.0), 6.0) * (1.0 / 6.0))
+    elif KIND == "tanh":
+        v = tanh_all(v)
+    elif KIND == "elu":
+        v = tl.where(v > 0.0, v, expm1(v))
+    elif KIND == "selu":
+        v = 1.0507009873554805 * tl.where(v > 0.0, v, 1.6732632423543772 * expm1(v))
+    elif KIND == "softplus":
+        v = at_least(v, 0.0) + log1p(tl.exp(-tl.abs(v)))
+    elif KIND == "mish":
+        v = mish(v)
+    elif KIND == "softsign":
+        v = v / (1.0 + tl.abs(v))
+    elif KIND == "relu_squared":
+        v = at_least(v, 0.0)
+        v = v * v
     elif KIND == "gelu":
         v = 0.5 * v * (1.0 + tl.erf(v * 0.7071067811865476))
     elif KIND == "gelu_narrow":

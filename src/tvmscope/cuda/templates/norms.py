@@ -30,6 +30,8 @@ def softmax(
     TILE_M: tl.constexpr, TILE_N: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     LOG2_E: tl.constexpr = 1.4426950408889634
+    # what is past a row's end is -inf when it is multiplied
+    PAST: tl.constexpr = float("-inf") if SCALE > 0 else float("inf")
     m = tl.program_id(0) * TILE_M + tl.arange(0, TILE_M)
     n = tl.arange(0, TILE_N)
     m_ok = (m < ROWS)[:, None]
@@ -37,7 +39,7 @@ def softmax(
     wait(PDL)
     if COLUMNS <= TILE_N:
         ok = m_ok & (n < COLUMNS)[None, :]
-        value = tl.load(x + at, mask=ok, other=float("-inf")).to(tl.float32) * (SCALE * LOG2_E)
+        value = tl.load(x + at, mask=ok, other=PAST).to(tl.float32) * (SCALE * LOG2_E)
         release(PDL)
         top = tl.max(value, 1)
         base = tl.where(top == float("-inf"), 0.0, top)
@@ -49,7 +51,7 @@ def softmax(
         sums = tl.zeros((TILE_M,), tl.float32)
         for start in range(0, COLUMNS, TILE_N):
             ok = m_ok & (start + n < COLUMNS)[None, :]
-            value = tl.load(x + at + start, mask=ok, other=float("-inf")).to(tl.float32)
+            value = tl.load(x + at + start, mask=ok, other=PAST).to(tl.float32)
             value = value * (SCALE * LOG2_E)
             higher = tl.maximum(top, tl.max(value, 1))
             base = tl.where(higher == float("-inf"), 0.0, higher)
@@ -59,7 +61,7 @@ def softmax(
         base = tl.where(top == float("-inf"), 0.0, top)
         for start in range(0, COLUMNS, TILE_N):
             ok = m_ok & (start + n < COLUMNS)[None, :]
-            value = tl.load(x + at + start, mask=ok, other=float("-inf")).to(tl.float32)
+            value = tl.load(x + at + start, mask=ok, other=PAST).to(tl.float32)
             out = _weights(value * (SCALE * LOG2_E) - base[:, None], sums, LOG)
             tl.store(y + at + start, out.to(y.dtype.element_ty), mask=ok)
 

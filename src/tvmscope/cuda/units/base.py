@@ -22,7 +22,8 @@ products (close to float32), or exactly. Sums are float32 always."""
 Residual = Literal["none", "before", "after", "factor"]
 Activation = Literal[
     "none", "relu", "relu6", "clip", "leaky_relu", "sigmoid", "silu", "hardswish", "gelu",
-    "gelu_tanh", "quick_gelu",
+    "gelu_tanh", "quick_gelu", "tanh", "elu", "selu", "softplus", "mish", "softsign",
+    "relu_squared",
 ]  # fmt: skip
 
 ITEM_BYTES: dict[str, int] = {"float16": 2, "bfloat16": 2, "float32": 4, "int32": 4}

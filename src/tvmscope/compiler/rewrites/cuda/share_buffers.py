@@ -200,7 +200,7 @@ class _Sharer(PyExprMutator):
         if any(n != [1] for n in numbers[3:]) or not isinstance(data, relax.Var):
             return None
         first = int(numbers[1][0] or 0)
-        offset = first + shape[_CHANNELS] if first < 0 else first
+        offset = max(first + shape[_CHANNELS], 0) if first < 0 else first
         inside = self.parts.get(data)
         if inside is not None:
             return _Part(inside.base, inside.offset + offset, inside.pitch)

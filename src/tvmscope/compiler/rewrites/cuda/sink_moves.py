@@ -58,7 +58,8 @@ def _matmul(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 def _add(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     for at in (0, 1):
         bias = constant(call.args[1 - at])
-        if bias is not None and bias.ndim and bias.size == bias.shape[-1]:
+        same = static_shape(call) == static_shape(call.args[at])  # no axis is added
+        if bias is not None and bias.ndim and bias.size == bias.shape[-1] and same:
             return _sunk(rewriter, call, at)
     return None
 
