@@ -156,6 +156,34 @@ def test_a_mask_of_the_program_is_read(causal: bool, precision: Precision) -> No
 
 
 @PRECISIONS
+def test_a_mask_may_be_the_first_term(precision: Precision) -> None:
+    inputs = random(2, 2, 7, 16), random(2, 2, 7, 16), random(2, 2, 7, 16), random(2, 2, 7, 7)
+    units, _ = placed_units.of_torch(Scores(lambda s, given: given + s * 0.5), precision, *inputs)
+    (unit,) = attentions(units)
+    assert unit.mask == (2 * 7 * 7, 7 * 7, 7)
+
+
+@PRECISIONS
+def test_projections_of_two_sources_are_units(precision: Precision) -> None:
+    """Keys and values come from elsewhere, as in a decoder: the parts of one weight are constants."""
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(16, 4, batch_first=True)
+
+    class Cross(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            found: Tensor = self.layer(x, y, y, need_weights=False)[0]
+            return found
+
+    units, others = placed_units.of_torch(Cross(), precision, random(2, 5, 16), random(2, 7, 16))
+    assert sorted(unit.kind for unit in units) == ["attention", "matmul", "matmul", "matmul"]
+    assert not [name for name in others if "matmul" in name or "transpose" in name]
+
+
+@PRECISIONS
 def test_attention_of_the_models_inputs(precision: Precision) -> None:
     """Nothing is moved: neither a transposed key nor the result."""
 

@@ -40,6 +40,17 @@ def _dispatch(name: str) -> Make:
     return make
 
 
+def _folded_twice(_: Context) -> tvm.transform.Pass:
+    """Fold constants, then what is computed from the fields of folded tuples, such as the parts of
+    one weight for queries, keys and values."""
+    import tvm
+    from tvm import relax
+
+    rx = relax.transform
+    steps = [rx.FoldConstant(), rx.CanonicalizeBindings(), rx.FoldConstant()]
+    return tvm.transform.Sequential(steps, name="FoldGraphConstants")
+
+
 def _mixed_precision(context: Context) -> tvm.transform.Pass:
     from tvm.relax.transform import ToMixedPrecision
 
@@ -103,7 +114,7 @@ FOLD_GRAPH_CONSTANTS = Pass(
     name="fold-graph-constants",
     phase="graph",
     words=marked("Computes operators of constants once, before the layout is chosen."),
-    make=_relax("FoldConstant"),
+    make=_folded_twice,
     switches=(Switch(name="fold-constants"),),
 )
 MIXED_PRECISION = Pass(

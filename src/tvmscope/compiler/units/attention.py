@@ -169,6 +169,7 @@ def _scores(graph: Graph, weights: relax.Expr) -> _Scores | None:
         return None
     *outer, heads, queries, keys = shape
     value, masks, scale, scales = softmax.args[0], [], 1.0, None
+    is_product = partial(_is_product, graph)
     while True:
         value = _through(graph, value)
         call = graph.call(value)
@@ -179,10 +180,10 @@ def _scores(graph: Graph, weights: relax.Expr) -> _Scores | None:
             break
         if factor is not None:
             scale *= factor
-            value = call.args[0] if scalar(call.args[0]) is None else call.args[1]
+            value = _multiplied(call)
         elif (scaled := _per_head(call, heads)) is not None and scales is None:
             value, scales = scaled
-        elif (masked := step_of(call)) is not None and scale == 1.0 and scales is None:
+        elif (masked := step_of(call, is_product)) is not None and scale == 1.0 and scales is None:
             value = masked[0]
             masks.append(masked[1])
         else:
@@ -204,6 +205,20 @@ def _factor(call: relax.Call) -> float | None:
         divisor = scalar(call.args[1])
         return 1 / divisor if divisor else None
     return None
+
+
+def _multiplied(call: relax.Call) -> relax.Expr:
+    """Return the value that a factor multiplies or divides."""
+    found: relax.Expr = call.args[0] if scalar(call.args[0]) is None else call.args[1]
+    return found
+
+
+def _is_product(graph: Graph, value: relax.Expr) -> bool:
+    """Whether a value is a product of matrices, perhaps times a number."""
+    call = graph.call(_through(graph, value))
+    while call is not None and _factor(call) is not None:
+        call = graph.call(_through(graph, _multiplied(call)))
+    return call is not None and name_of(call) == "matmul"
 
 
 def _per_head(call: relax.Call, heads: int) -> tuple[relax.Expr, Array] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -59,12 +59,16 @@ class _Seen:
     fill: float
 
 
-def step_of(call: relax.Call) -> tuple[relax.Expr, Step] | None:
-    """Return the scores that a call masks, and the mask; None if it masks nothing."""
+def step_of(
+    call: relax.Call, is_product: Callable[[relax.Expr], bool] = lambda _: False
+) -> tuple[relax.Expr, Step] | None:
+    """Return the scores that a call masks, and the mask; None if it masks nothing. Of two terms of
+    one shape, the scores are the product."""
     shape = shape_of(call)
     if name_of(call) == "add":
         left, right = call.args
-        scores, other = (left, right) if shape_of(left) == shape else (right, left)
+        is_left = shape_of(left) == shape and not (shape_of(right) == shape and is_product(right))
+        scores, other = (left, right) if is_left else (right, left)
         known_scores = isinstance(scores, relax.Var)
         return (scores, Step(value=other, shape=shape)) if known_scores else None
     if name_of(call) != "where":

@@ -1,4 +1,5 @@
-"""Reductions that TVM's torch importer lacks; each takes `emit` and the operator's arguments."""
+"""Reductions that TVM's torch importer lacks, or computes by a sort; each takes `emit` and the
+operator's arguments."""
 
 from __future__ import annotations
 
@@ -32,6 +33,13 @@ def min_dim(emit: Emit, data: relax.Expr, dim: int, keepdim: bool = False) -> re
     """Return the smallest elements, and the index of the first of each."""
     values = emit(op.min(data, [dim], keepdims=keepdim))
     places = emit(op.argmin(data, dim, keepdims=keepdim))
+    return emit(relax.Tuple([values, places]))
+
+
+def max_dim(emit: Emit, data: relax.Expr, dim: int, keepdim: bool = False) -> relax.Expr:
+    """Return the largest elements, and the index of the first of each."""
+    values = emit(op.max(data, [dim], keepdims=keepdim))
+    places = emit(op.argmax(data, dim, keepdims=keepdim))
     return emit(relax.Tuple([values, places]))
 
 
@@ -71,6 +79,7 @@ REDUCTIONS: dict[str, Callable[..., relax.Expr]] = {
     "amax.default": amax,
     "amin.default": amin,
     "any.default": any_of_all,
+    "max.dim": max_dim,
     "min.dim": min_dim,
     "prod.dim_int": prod_dim,
     "var_mean.correction": var_mean,
