@@ -104,6 +104,41 @@ def test_rows_of_a_transformer_are_read_in_place() -> None:
     assert not [name for name in others if "transpose" in name]
 
 
+class Layers(torch.nn.Module):
+    """Convolutions with what stands between them in networks of signals."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.form, self.first = form, torch.nn.Conv1d(16, 32, 3, dilation=2)
+        self.second = torch.nn.Conv1d(32 if form in ("causal", "cut", "joined") else 16, 16, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        before = {"causal": (4, 0), "cut": (4, 4)}.get(self.form, (2, 2))
+        y = self.first(nnf.pad(x, before))
+        if self.form == "cut":
+            y = y[..., :-4]
+        if self.form == "gated":
+            y = nnf.glu(y, 1)
+        if self.form == "two gates":
+            left, right = y.chunk(2, 1)
+            y = left.tanh() * right.sigmoid()
+        if self.form == "joined":
+            y = torch.cat([x, y[:, :16]], 1)
+        found: Tensor = self.second(y)
+        return found
+
+
+@PRECISIONS
+@pytest.mark.parametrize("form", ["causal", "cut", "gated", "two gates", "joined"])
+def test_what_is_between_signals_stays_in_their_layout(form: str, precision: Precision) -> None:
+    torch.manual_seed(0)
+    units, others = placed_units.of_torch(Layers(form), precision, random(2, 16, 21))
+    assert len(convolutions(units)) == 2
+    assert not [name for name in others if "pad" in name]
+    moved = sum("transpose" in name for name in others)
+    assert moved <= 2 + (form == "joined")  # the input, once more where it is joined; the result
+
+
 def test_pools_of_onnx_follow_their_signals() -> None:
     weight, x = random(24, 8, 3), random(2, 8, 39)
 

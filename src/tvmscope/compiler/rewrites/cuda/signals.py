@@ -14,12 +14,13 @@ from tvmscope.compiler.graph.rewrite import (
     Handler,
     Rewriter,
     bound_call,
+    flat,
     is_scalar,
     rewrite_calls,
     static_shape,
 )
 from tvmscope.compiler.rewrites.cuda.nhwc import UNARY
-from tvmscope.compiler.units.graph import constant, name_of
+from tvmscope.compiler.units.graph import constant, name_of, scalar
 
 Shape = tuple[int, ...]
 BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
@@ -34,6 +35,9 @@ def signals() -> tvm.transform.Pass:
         "relax.nn.max_pool1d": _pool,
         "relax.nn.avg_pool1d": _pool,
         "relax.mean": _mean,
+        "relax.strided_slice": _slice,
+        "relax.split": _split,
+        "relax.concat": _concat,
         "relax.expand_dims": _expand,
         "relax.reshape": _expand,
     }
@@ -79,7 +83,7 @@ def _squeezed(rewriter: Rewriter, image: relax.Expr, shape: Shape | None) -> rel
 def _conv1d(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     attrs, weight = call.attrs, static_shape(call.args[1])
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
-    data = _expanded(rewriter, call.args[0])
+    data = _padded(rewriter, call.args[0])
     if layouts != ("NCW", "OIW", "NCW") or weight is None or data is None:
         return None
     left, right = (int(p) for p in attrs.padding)
@@ -93,6 +97,19 @@ def _conv1d(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
         out_dtype=attrs.out_dtype,
     )
     return _squeezed(rewriter, image, static_shape(call))
+
+
+def _padded(rewriter: Rewriter, value: relax.Expr) -> relax.Expr | None:
+    """Return a signal as an image; one that was padded, as a padded image."""
+    pad = bound_call(rewriter, value, "nn.pad")
+    if pad is None:
+        return _expanded(rewriter, value)
+    image, widths = _expanded(rewriter, pad.args[0]), [int(n) for n in pad.attrs.pad_width]
+    if image is None:
+        return None
+    wide = [*widths[:4], 0, 0, *widths[4:]]
+    padded = relax.op.nn.pad(image, wide, str(pad.attrs.pad_mode), float(pad.attrs.pad_value))
+    return rewriter.emit(padded)
 
 
 def _transposed(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
@@ -182,3 +199,45 @@ def _mean(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
         return None
     mean = relax.op.mean(image, [2, 3])
     return _squeezed(rewriter, mean, static_shape(call)) if call.attrs.keepdims else mean
+
+
+def _slice(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    image = _image(rewriter, call.args[0])
+    axes = [scalar(a) for a in flat([call.args[1]])]
+    if image is None or None in axes:
+        return None
+    along = relax.Tuple([tvm.tirx.IntImm("int64", _along(int(a or 0))) for a in axes])
+    return _squeezed(
+        rewriter,
+        relax.Call(call.op, [image, along, *call.args[2:]], call.attrs),
+        static_shape(call),
+    )
+
+
+def _split(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    image = _image(rewriter, call.args[0])
+    if image is None:
+        return None
+    found = call.attrs.indices_or_sections
+    sections = int(found) if isinstance(found, int | tvm.tirx.IntImm) else [int(n) for n in found]
+    parts = rewriter.emit(relax.op.split(image, sections, _along(int(call.attrs.axis))))
+    shapes = [[int(d) for d in field.shape.values] for field in call.ty.fields]
+    fields = (rewriter.emit(relax.TupleGetItem(parts, i)) for i in range(len(shapes)))
+    squeezed = zip(fields, shapes, strict=True)
+    return relax.Tuple([rewriter.emit(relax.op.reshape(f, shape)) for f, shape in squeezed])
+
+
+def _concat(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    fields = flat(call.args)
+    if not any(_image(rewriter, field) is not None for field in fields):
+        return None
+    images = [image for f in fields if (image := _expanded(rewriter, f)) is not None]
+    if len(images) < len(fields) or call.attrs.axis is None:
+        return None
+    joined = relax.op.concat(images, _along(int(call.attrs.axis)))
+    return _squeezed(rewriter, joined, static_shape(call))
+
+
+def _along(axis: int) -> int:
+    """Return a signal's axis as that of an image."""
+    return (0, 1, 3)[axis % 3]
