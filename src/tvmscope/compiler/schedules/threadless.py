@@ -29,7 +29,10 @@ def refuse_threadless(module: tvm.IRModule) -> None:
 
 
 def _is_threadless(func: tirx.PrimFunc) -> bool:
-    """Whether a function stores values itself, and not in threads of a GPU."""
+    """Whether a function stores values itself, and not in threads of a GPU; shapes are computed on
+    the host by functions that say so."""
+    if func.attrs and func.attrs.get("tirx.is_host_func", False):
+        return False
     stores: list[tirx.BufferStore] = []
     threads: list[tirx.Stmt] = []
 
