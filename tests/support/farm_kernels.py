@@ -103,10 +103,11 @@ class Farm:
         for process in self.processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
-        for process in self.processes:
-            try:
+        try:
+            for process in self.processes:
                 process.wait(20)
-            finally:
+        finally:  # where Ctrl-C is ignored, as in a script's background, none may stay
+            for process in self.processes:
                 process.kill()
 
 
