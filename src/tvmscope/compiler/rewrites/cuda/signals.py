@@ -7,6 +7,8 @@ A generated kernel then computes them with what follows, and batch norms are fol
 
 from __future__ import annotations
 
+from typing import Any
+
 import tvm
 from tvm import relax
 
@@ -81,22 +83,45 @@ def _squeezed(rewriter: Rewriter, image: relax.Expr, shape: Shape | None) -> rel
 
 
 def _conv1d(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    found = _operands(rewriter, call, "OIW")
+    if found is None:
+        return None
+    image = relax.op.nn.conv2d(*found, **_window(call))
+    return _squeezed(rewriter, image, static_shape(call))
+
+
+def _transposed(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    found = _operands(rewriter, call, "IOW")
+    if found is None:
+        return None
+    more = (0, int(call.attrs.output_padding[0]))
+    image = relax.op.nn.conv2d_transpose(*found, output_padding=more, **_window(call))
+    return _squeezed(rewriter, image, static_shape(call))
+
+
+def _operands(
+    rewriter: Rewriter, call: relax.Call, kernel: str
+) -> tuple[relax.Expr, relax.Expr] | None:
+    """Return a convolution's data and weight as those of images; None in another layout."""
     attrs, weight = call.attrs, static_shape(call.args[1])
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
     data = _padded(rewriter, call.args[0])
-    if layouts != ("NCW", "OIW", "NCW") or weight is None or data is None:
+    if layouts != ("NCW", kernel, "NCW") or weight is None or data is None:
         return None
+    return data, _weight(rewriter, call.args[1], _high(weight))
+
+
+def _window(call: relax.Call) -> dict[str, Any]:
+    """Return how a convolution passes over images that are one pixel high."""
+    attrs = call.attrs
     left, right = (int(p) for p in attrs.padding)
-    image = relax.op.nn.conv2d(
-        data,
-        _weight(rewriter, call.args[1], _high(weight)),
-        strides=(1, int(attrs.strides[0])),
-        padding=(0, left, 0, right),
-        dilation=(1, int(attrs.dilation[0])),
-        groups=attrs.groups,
-        out_dtype=attrs.out_dtype,
-    )
-    return _squeezed(rewriter, image, static_shape(call))
+    return {
+        "strides": (1, int(attrs.strides[0])),
+        "padding": (0, left, 0, right),
+        "dilation": (1, int(attrs.dilation[0])),
+        "groups": attrs.groups,
+        "out_dtype": attrs.out_dtype,
+    }
 
 
 def _padded(rewriter: Rewriter, value: relax.Expr) -> relax.Expr | None:
@@ -110,26 +135,6 @@ def _padded(rewriter: Rewriter, value: relax.Expr) -> relax.Expr | None:
     wide = [*widths[:4], 0, 0, *widths[4:]]
     padded = relax.op.nn.pad(image, wide, str(pad.attrs.pad_mode), float(pad.attrs.pad_value))
     return rewriter.emit(padded)
-
-
-def _transposed(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
-    attrs, weight = call.attrs, static_shape(call.args[1])
-    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
-    data = _expanded(rewriter, call.args[0])
-    if layouts != ("NCW", "IOW", "NCW") or weight is None or data is None:
-        return None
-    left, right = (int(p) for p in attrs.padding)
-    image = relax.op.nn.conv2d_transpose(
-        data,
-        _weight(rewriter, call.args[1], _high(weight)),
-        strides=(1, int(attrs.strides[0])),
-        padding=(0, left, 0, right),
-        output_padding=(0, int(attrs.output_padding[0])),
-        dilation=(1, int(attrs.dilation[0])),
-        groups=attrs.groups,
-        out_dtype=attrs.out_dtype,
-    )
-    return _squeezed(rewriter, image, static_shape(call))
 
 
 def _weight(rewriter: Rewriter, weight: relax.Expr, shape: Shape) -> relax.Expr:
