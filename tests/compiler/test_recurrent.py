@@ -8,11 +8,17 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import torch
+import tvm
 from onnx import TensorProto, helper, numpy_helper
 
+from support.paired_graph import rules
 from tvmscope import onnx_backend
+from tvmscope.compiler import in_memory, pipeline, targets
 from tvmscope.compiler.describe.sources import bindings
 from tvmscope.compiler.frontends.onnx.importer import translate
+from tvmscope.compiler.frontends.torch import importer
+from tvmscope.core.options import CompileOptions
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
@@ -80,3 +86,34 @@ def test_the_program_does_not_grow_with_the_steps(kind: str) -> None:
         model, inputs = layer(kind, steps)
         sizes.add(len(bindings(translate(model, inputs, "m").module["main"])))
     assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("batch", [1, 2, 6, 7, 16])
+@pytest.mark.parametrize("hidden", [5, 37, 64, 96])
+@pytest.mark.parametrize("kind", [torch.nn.RNN, torch.nn.GRU, torch.nn.LSTM])
+def test_entries_of_a_batch_go_together(
+    kind: type[torch.nn.RNNBase], hidden: int, batch: int
+) -> None:
+    """Tiles of entries and of columns, whole ones and what is left of them."""
+    torch.manual_seed(0)
+
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = kind(11, hidden, batch_first=True, bidirectional=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x)[0]
+
+    block, x = Layer().eval(), torch.randn(batch, 9, 11)
+    with torch.no_grad():
+        wanted = block(x).numpy()
+        program = torch.export.export(block, (x,))
+    imported = importer.translate(importer.decomposed(program), "m")
+    (found,) = in_memory.compile_here(imported, CompileOptions())([x.numpy()])
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=2e-6)
+    target = targets.resolve("cpu")
+    made = tvm.target.Target(targets.to_tvm(target))
+    lowered = pipeline.run(imported.module, target, made, CompileOptions())
+    assert "steps" in rules(lowered.module).values()
+    assert lowered.remarks == ()

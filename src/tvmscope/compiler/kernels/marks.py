@@ -13,3 +13,5 @@ LANES = 16
 STAGE = "tvmscope.stage"
 """Marks a stage whose result is worth storing; says how it is computed: `lanes` (a reduction in the
 lanes of a vector), `across` (one over the lanes), `scalar` (one value per row), `elements`."""
+RECURRENCE = "recurrence"
+"""The name of the block with the steps of a recurrent layer, whose loops have known forms."""

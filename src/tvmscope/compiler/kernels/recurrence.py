@@ -15,6 +15,7 @@ from tvm import te, tirx
 from tvm.script.ir_builder import tirx as T
 
 from tvmscope.compiler.kernels.loops import Cells, extern, phases
+from tvmscope.compiler.kernels.marks import RECURRENCE
 
 Expr = tirx.Expr
 Activation = Callable[[Expr], Expr]
@@ -74,7 +75,7 @@ def recurrence(
         [given, weight, start, cell, more, lengths],
         build,
         ["float32"] * 3,
-        "recurrence",
+        RECURRENCE,
     )
 
 

@@ -1,8 +1,9 @@
-"""Steps that the rules of every device share: a schedule, its blocks, the lengths of its loops."""
+"""Steps that the rules of every device share: a schedule, its blocks, the lengths of its loops,
+loops with other values of their variables."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
 
 Block: TypeAlias = "SBlockRV"
 """A schedule's handle for a block."""
+Part = TypeVar("Part", "tirx.Expr", "tirx.Stmt")
 
 
 def new_schedule(func: tirx.PrimFunc) -> s_tir.Schedule:
@@ -35,3 +37,12 @@ def static_extents(sch: s_tir.Schedule, block: Block) -> list[int] | None:
 
     found = [sch.get(loop).extent for loop in sch.get_loops(block)]
     return [int(e) for e in found] if all(isinstance(e, IntImm) for e in found) else None
+
+
+def moved(what: Part, values: dict[tirx.Var, tirx.Expr]) -> Part:
+    """Return the same with other values of variables."""
+    import tvm_ffi
+    from tvm import tirx
+
+    changed: Part = tvm_ffi.structural_map(what, (tirx.Var, lambda v: values.get(v, v)))
+    return changed

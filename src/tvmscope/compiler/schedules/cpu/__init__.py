@@ -14,6 +14,7 @@ from tvmscope.compiler.schedules.cpu import (
     norms,
     pooling,
     reduction,
+    steps,
     winograd,
 )
 
@@ -29,6 +30,7 @@ RULES = unique(
         pooling.RULE,
         reduction.RULE,
         movement.RULE,
+        steps.RULE,
         fallback.RULE,
     ),
     __name__,

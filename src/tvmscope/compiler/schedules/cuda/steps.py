@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
+from tvmscope.compiler.kernels.marks import RECURRENCE
 from tvmscope.compiler.manifest.rule import ScheduleRule
+from tvmscope.compiler.schedules.blocks import moved, new_schedule
 from tvmscope.core.target import Target
 from tvmscope.messages import marked
 
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from tvm import s_tir, tirx
     from tvm.tirx import Expr, Stmt
 
-NAME = "recurrence"
-"""The block's name in kernels/recurrence.py, whose loops have the forms that are known here."""
 _MOST_THREADS = 1024
 _WARP = 32
 _STATIC_BYTES = 48 << 10
@@ -35,15 +35,12 @@ _STATIC_BYTES = 48 << 10
 _UNROLLED = 8
 """Weights that a thread asks for before it waits for the first."""
 
-Part = TypeVar("Part", "Expr", "Stmt")
 Phase = Callable[["Expr"], "Stmt"]
 """What one thread does, by its number."""
 
 
 def schedule_steps(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     """Takes recurrent layers."""
-    from tvmscope.compiler.schedules.blocks import new_schedule
-
     made = on_threads(func)
     return None if made is None else new_schedule(made)
 
@@ -57,13 +54,13 @@ def on_threads(func: tirx.PrimFunc, *, in_turn: bool = False) -> tirx.PrimFunc |
     from tvm.s_tir import SBlock, SBlockRealize
 
     body = func.body
-    if not isinstance(body, SBlockRealize) or body.block.name_hint != NAME:
+    if not isinstance(body, SBlockRealize) or body.block.name_hint != RECURRENCE:
         return None
     batch = body.block.body
     assert isinstance(batch, tirx.For)
     threads = min(_MOST_THREADS, -(-_longest(batch.body) // _WARP) * _WARP)
     block, thread = (_axis(tag) for tag in ("blockIdx.x", "threadIdx.x"))
-    row = _moved(batch.body, {batch.loop_var: tirx.Cast("int64", block.var)})
+    row = moved(batch.body, {batch.loop_var: tirx.Cast("int64", block.var)})
     rows = _Threads(threads, tirx.Cast("int64", thread.var), in_turn)
     loops = rows.all_of(_shared(row))
     if in_turn:
@@ -92,7 +89,7 @@ class _Threads:
         if isinstance(s, tirx.SeqStmt):
             return tirx.SeqStmt([self.all_of(part) for part in s.seq])
         if isinstance(s, tirx.For) and _is_leaf(s.body):
-            return self._together(s, lambda at: _moved(s.body, {s.loop_var: at}))
+            return self._together(s, lambda at: moved(s.body, {s.loop_var: at}))
         if isinstance(s, tirx.For) and isinstance(elements := s.body, tirx.For):
             assert _is_leaf(elements.body), elements
             return self._together(elements, lambda at: _product(s, elements, at))
@@ -111,7 +108,7 @@ class _Threads:
         most, none = loop.extent, tirx.const(0, "int64")
         length = tirx.max(tirx.min(ends.condition.b, most), none)
         after = tirx.Var("after", "int64")
-        rest = _moved(ends.else_case, {loop.loop_var: after})
+        rest = moved(ends.else_case, {loop.loop_var: after})
         serial = tirx.ForKind.SERIAL
         return tirx.SeqStmt([
             tirx.For(loop.loop_var, none, length, serial, self.all_of(ends.then_case)),
@@ -151,8 +148,8 @@ def _product(terms: tirx.For, elements: tirx.For, at: Expr) -> Stmt:
     count = int(terms.extent)
     unrolled = _UNROLLED if count % _UNROLLED == 0 else 1
     k = outer * unrolled + inner
-    place = [_moved(i, {elements.loop_var: at}) for i in store.indices]
-    new = _moved(store.value, {elements.loop_var: at, terms.loop_var: k})
+    place = [moved(i, {elements.loop_var: at}) for i in store.indices]
+    new = moved(store.value, {elements.loop_var: at, terms.loop_var: k})
     assert isinstance(new, tirx.Add)  # target + vector * weight
     zero = tirx.const(0, "int64")
     held = tirx.BufferLoad(own, [zero])
@@ -225,15 +222,6 @@ def _axis(tag: str) -> tirx.IterVar:
     from tvm import te
 
     return te.thread_axis(tag)
-
-
-def _moved(what: Part, values: dict[tirx.Var, Expr]) -> Part:
-    """The same with other values of variables."""
-    import tvm_ffi
-    from tvm import tirx
-
-    moved: Part = tvm_ffi.structural_map(what, (tirx.Var, lambda v: values.get(v, v)))
-    return moved
 
 
 RULE = ScheduleRule(
