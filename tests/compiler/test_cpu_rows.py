@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm import relax
 
-from support.operators import guarded_softmax, softmax
+from support.operators import guarded_softmax, log_softmax, softmax
 from support.paired_graph import Graph, Node, drawn
 from tvmscope.core.target import Target
 
@@ -33,7 +33,7 @@ def layer_norm(graph: Graph, x: Node) -> Node:
 
 
 @drawn(25)
-@given(SHAPES, EPILOGUES, st.sampled_from((softmax, guarded_softmax, layer_norm)))
+@given(SHAPES, EPILOGUES, st.sampled_from((softmax, guarded_softmax, log_softmax, layer_norm)))
 def test_drawn_rows_match_pytorch(
     host: Target, shape: tuple[int, ...], epilogues: list[str], build: object
 ) -> None:
@@ -74,7 +74,7 @@ def odd_values() -> torch.Tensor:
     return x
 
 
-@pytest.mark.parametrize("build", [softmax, guarded_softmax])
+@pytest.mark.parametrize("build", [softmax, guarded_softmax, log_softmax])
 def test_empty_rows_and_nan_come_out_as_in_pytorch(build: object, host: Target) -> None:
     compare_odd_values(build, odd_values(), host)
 
@@ -85,9 +85,10 @@ def test_a_guard_with_another_value_is_kept(host: Target) -> None:
     compare_odd_values(lambda g, v: guarded_softmax(g, v, empty=0.25), x, host)
 
 
-def test_softmax_over_another_axis_is_declined(host: Target) -> None:
+@pytest.mark.parametrize("build", [softmax, log_softmax])
+def test_softmax_over_another_axis_is_declined(build: object, host: Target) -> None:
     graph = Graph()
-    ran = graph.check(softmax(graph, graph.input(3, 5, 7), axis=1), target=host)
+    ran = graph.check(build(graph, graph.input(3, 5, 7), axis=1), target=host)  # type: ignore[operator]
     assert ran.taken_by("rows") == []
 
 

@@ -10,10 +10,15 @@ import numpy as np
 import pytest
 import torch
 import tvm
-from tvm import relax
+from tvm import relax, te
 
+from support.graph_passes import tidy
 from support.paired_graph import Graph
+from tvmscope.compiler import in_memory, targets
+from tvmscope.compiler.frontends.torch import importer
+from tvmscope.compiler.kernels import polynomials
 from tvmscope.compiler.rewrites.cpu.fast_math import fast_math
+from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 
 Array = np.ndarray[Any, Any]
@@ -24,11 +29,16 @@ def sigmoid(x: Array) -> Array:
     return np.exp(np.minimum(x, 0)) / (1 + np.exp(-np.abs(x)))
 
 
+def gelu_tanh(x: Array) -> Array:
+    return x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))) / 2
+
+
 REFERENCES: dict[str, tuple[Callable[..., relax.Expr], Callable[[Array], Array]]] = {
     "erf": (relax.op.erf, _erf),
     "tanh": (relax.op.tanh, np.tanh),
     "sigmoid": (relax.op.sigmoid, sigmoid),
     "gelu": (relax.op.nn.gelu, lambda x: x * (1 + _erf(x * 0.5**0.5)) / 2),
+    "gelu_tanh": (relax.op.nn.gelu_tanh, gelu_tanh),
     "silu": (relax.op.nn.silu, lambda x: x * sigmoid(x)),
 }
 WIDE = np.concatenate(
@@ -59,6 +69,22 @@ def test_relative_error_of_exp_is_below_one_in_a_million(host: Target) -> None:
     x = np.linspace(-87, 88, 40001).astype(np.float32)
     expected = np.exp(x.astype(np.float64))
     assert (np.abs(run(relax.op.exp, x, host) - expected) / expected).max() < 1e-6
+
+
+def test_log_is_right_to_two_units_in_the_last_place(host: Target) -> None:
+    """Of all sizes, denormal numbers among them, and near 1, where its relative error counts."""
+    x = np.concatenate([np.geomspace(1e-44, 3e38, 40001), np.linspace(0.5, 2, 40001)])
+    x = x.astype(np.float32)
+    expected = np.log(x.astype(np.float64))
+    unit = np.spacing(np.abs(expected).astype(np.float32))
+    assert (np.abs(run(relax.op.log, x, host) - expected) / unit).max() < 2
+    assert not run(relax.op.log, np.ones(3, np.float32), host).any()
+
+
+def test_log_of_what_has_none_is_as_in_pytorch(host: Target) -> None:
+    x = np.array([0, -0.0, np.inf, -np.inf, np.nan, -1, -1e-45, 3e38], np.float32)
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(run(relax.op.log, x, host), np.log(x), rtol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["exp", *REFERENCES])
@@ -102,7 +128,54 @@ def test_other_types_keep_the_exact_function() -> None:
     graph = Graph()
     x = graph.input_of(torch.randn(7).double())
     node = x
-    for op, _ in REFERENCES.values():
+    for op in (*(op for op, _ in REFERENCES.values()), relax.op.log):
         node = graph.apply(op, lambda v: v, node)
     before = graph.module(node)
     tvm.ir.assert_structural_equal(fast_math()(before), before)
+
+
+HAND_WRITTEN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "mish": torch.nn.functional.mish,
+    "mish by hand": lambda x: x * torch.tanh(torch.log(1 + torch.exp(x))),
+    "softplus": torch.nn.functional.softplus,
+    "softplus by hand": lambda x: torch.relu(x) + torch.log1p(torch.exp(-x.abs())),
+}
+
+
+@pytest.mark.parametrize("name", HAND_WRITTEN)
+def test_activations_of_several_operators_are_one_formula(name: str) -> None:
+    function = HAND_WRITTEN[name]
+
+    class Block(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return function(x)
+
+    x = torch.from_numpy(WIDE[np.abs(WIDE) < (80 if "hand" in name else 1e38)])
+    imported = importer.translate(importer.decomposed(torch.export.export(Block(), (x,))), name)
+    (found,) = in_memory.compile_here(imported, CompileOptions())([x.numpy()])
+    kind = name.split()[0]
+    wanted = HAND_WRITTEN[kind](x.double()).numpy()
+    assert (np.abs(found - wanted) / np.maximum(1, np.abs(wanted))).max() < 4e-7
+    small = ((x > -60) & (x < -5)).numpy()  # where the result is small, its own digits count
+    assert (np.abs(found - wanted)[small] <= 1e-5 * np.abs(wanted[small])).all()
+    kernels = [v.name_hint for v, f in fast_math()(tidy(imported.module)).functions_items()]
+    assert any(kind in kernel for kernel in kernels)
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh"])
+def test_functions_inside_loops_are_as_exact(name: str, host: Target) -> None:
+    """Those of recurrent layers, which have no kernel of their own."""
+    x = np.concatenate([WIDE, [np.nan, np.inf, -np.inf]]).astype(np.float32)
+    given = te.placeholder(x.shape, "float32", "x")
+    function = getattr(polynomials, name)
+    found = te.compute(x.shape, lambda i: function(given(i)), name="found")
+    code = tvm.compile(te.create_prim_func([given, found]), tvm.target.Target(targets.to_tvm(host)))
+    out = tvm.runtime.tensor(np.empty_like(x))
+    code["main"](tvm.runtime.tensor(x), out)
+    with np.errstate(over="ignore"):
+        wanted = getattr(np, name)(np.clip(x.astype(np.float64), -87, 88))
+    error = np.abs(out.numpy() - wanted) / np.maximum(wanted if name == "exp" else 1, 1e-37)
+    assert np.isnan(out.numpy()[-3])
+    inside = (x > -87) & (x < 88)
+    assert error[inside].max() < (1e-6 if name == "exp" else 4e-7)
+    assert not np.isnan(out.numpy()[-2:]).any()

@@ -17,6 +17,12 @@ def softmax(graph: Graph, x: Node, axis: int = -1) -> Node:
     return graph.apply(lambda v: relax.op.nn.softmax(v, axis), lambda v: torch.softmax(v, axis), x)
 
 
+def log_softmax(graph: Graph, x: Node, axis: int = -1) -> Node:
+    return graph.apply(
+        lambda v: relax.op.nn.log_softmax(v, axis), lambda v: torch.log_softmax(v, axis), x
+    )
+
+
 def guarded_softmax(graph: Graph, x: Node, empty: float = 0.0) -> Node:
     """What PyTorch's attention becomes: rows of -inf are not NaN but `empty`."""
 

@@ -58,6 +58,35 @@ _largest = te.comm_reducer(
 """TVM's own maximum starts at the lowest finite number, which is above a row of -inf."""
 
 
+def log_softmax(data: te.Tensor) -> te.Tensor:
+    """Compute the logarithm of softmax over the last axis: x - maximum - log(sum of the powers)."""
+    peak = _fold(data, _largest, te.max)
+    total = _sum(_exponentials(data, lambda *i: data(*i) - peak(*i[:-1])))
+    size = te.compute(
+        data.shape[:-1], lambda *i: tirx.log(total(*i)), name="size", attrs={STAGE: "scalar"}
+    )
+    return te.compute(  # the maximum first: it may be so large that the logarithm is lost in it
+        data.shape,
+        lambda *i: data(*i) - peak(*i[:-1]) - size(*i[:-1]),
+        name="log_softmax",
+        attrs={OP: "rows"},
+    )
+
+
+def _exponentials(
+    data: te.Tensor, exponent: Callable[..., tirx.Expr], attrs: dict[str, str] | None = None
+) -> te.Tensor:
+    """Return powers of e; NaN stays NaN, which the polynomial would turn into a number."""
+    below = te.compute(data.shape, exponent, name="below")
+    fast = topi.fast_exp(below)
+    return te.compute(
+        data.shape,
+        lambda *i: tirx.Select(below(*i) == below(*i), fast(*i), below(*i)),
+        name="powers",
+        attrs=attrs,
+    )
+
+
 def powers(data: te.Tensor, *, empty_is_zero: bool) -> tuple[te.Tensor, te.Tensor]:
     """Return exp(x - the row's maximum), and the factor that makes a row's sum 1.
 
@@ -71,15 +100,10 @@ def powers(data: te.Tensor, *, empty_is_zero: bool) -> tuple[te.Tensor, te.Tenso
             return usual
         return tirx.Select(peak(*i) == -tirx.infinity(data.dtype), empty, usual)
 
-    below = te.compute(
-        data.shape, lambda *i: data(*i) - guarded(zero, peak(*i[:-1]), *i[:-1]), name="below"
-    )
-    fast = topi.fast_exp(below)
-    result = te.compute(  # the polynomial clamps, and so turns NaN into a number
-        data.shape,
-        lambda *i: tirx.Select(below(*i) == below(*i), fast(*i), below(*i)),
-        name="powers",
-        attrs={STAGE: "elements"},
+    result = _exponentials(
+        data,
+        lambda *i: data(*i) - guarded(zero, peak(*i[:-1]), *i[:-1]),
+        {STAGE: "elements"},
     )
     total = _sum(result)
     scale = te.compute(

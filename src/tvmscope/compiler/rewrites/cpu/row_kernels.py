@@ -1,6 +1,6 @@
 """Replaces softmax and layer norm over the last axis by the row kernels.
 
-softmax(x)                               -> one kernel
+softmax(x), log_softmax(x)               -> one kernel
 where(every x of the row is -inf, 0, softmax(x)) -> one kernel; PyTorch's attention is this
 layer_norm(x, gain, bias)                -> one kernel
 """
@@ -28,7 +28,11 @@ from tvmscope.compiler.kernels import norms
 def row_kernels() -> tvm.transform.Pass:
     """Return the pass; guarded softmaxes go first, while their parts are still Relax operators."""
     guarded = rewrite_calls("GuardedSoftmax", {"relax.where": _guarded})
-    others = {"relax.nn.softmax": _softmax, "relax.nn.layer_norm": _layer_norm}
+    others = {
+        "relax.nn.softmax": _softmax,
+        "relax.nn.log_softmax": _log_softmax,
+        "relax.nn.layer_norm": _layer_norm,
+    }
     return tvm.transform.Sequential([guarded, rewrite_calls("RowKernels", others)])
 
 
@@ -50,11 +54,22 @@ def _is_rows(value: relax.Expr) -> bool:
 def _softmax(
     rewriter: Rewriter, call: relax.Call, *, empty_is_zero: bool = False
 ) -> relax.Expr | None:
-    data = call.args[0]
-    if not _is_rows(data) or int(call.attrs.axis) not in (-1, len(static_shape(data) or ()) - 1):
+    if not _is_over_rows(call):
         return None
     compute = partial(norms.softmax, empty_is_zero=empty_is_zero)
-    return _emit(rewriter, compute, "softmax", data)
+    return _emit(rewriter, compute, "softmax", call.args[0])
+
+
+def _log_softmax(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    if not _is_over_rows(call):
+        return None
+    return _emit(rewriter, norms.log_softmax, "log_softmax", call.args[0])
+
+
+def _is_over_rows(call: relax.Call) -> bool:
+    """Whether a softmax is over the last axis."""
+    axes = (-1, len(static_shape(call.args[0]) or ()) - 1)
+    return _is_rows(call.args[0]) and int(call.attrs.axis) in axes
 
 
 def _layer_norm(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
