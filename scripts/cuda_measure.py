@@ -388,12 +388,20 @@ def _compute(unit: Unit, t: Tensors) -> torch.Tensor:
         scores = t["input"] * unit.scale
         return scores.log_softmax(-1) if unit.log else scores.softmax(-1)
     if isinstance(unit, Norm):
-        x = t["input"] + t["residual"] if unit.residual else t["input"]
-        shape = (unit.columns,)
+        x, shape = t["input"], (unit.columns,)
+        if unit.x is not None:
+            sizes = (unit.rows // math.prod(unit.x.sizes), *unit.x.sizes, *shape)
+            x = torch.as_strided(x, sizes, (*unit.x.steps, 1), unit.x.offset)
+            x = x.reshape(unit.rows, unit.columns)
+        x = x + t["residual"] if unit.residual else x
         scale, bias = t.get("scale"), t.get("bias")
         if unit.form == "layer":
             return functional.layer_norm(x, shape, scale, bias, unit.epsilon)
-        x = functional.rms_norm(x, shape, scale, unit.epsilon)
+        if unit.form == "length":
+            x = functional.normalize(x, dim=-1, eps=unit.epsilon)
+            x = x * scale if scale is not None else x
+        else:
+            x = functional.rms_norm(x, shape, scale, unit.epsilon)
         return x + bias if bias is not None else x
     if isinstance(unit, GroupNorm):
         x = t["input"].transpose(1, 2)

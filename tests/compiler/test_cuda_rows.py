@@ -104,6 +104,77 @@ def test_rms_norm_in_its_usual_forms(form: str, precision: Precision) -> None:
     assert not [name for name in others if "mean" in name or "power" in name]
 
 
+LENGTHS: dict[str, Callable[[Tensor], Tensor]] = {
+    "pytorch": lambda x: torch.nn.functional.normalize(x, dim=-1),
+    "limited": lambda x: torch.nn.functional.normalize(x, dim=-1, eps=0.5),
+    "divided": lambda x: x / x.norm(dim=-1, keepdim=True),
+    "by hand": lambda x: x / (x * x).sum(-1, keepdim=True).sqrt(),
+}
+
+
+@PRECISIONS
+@pytest.mark.parametrize("form", LENGTHS)
+def test_rows_of_length_one(form: str, precision: Precision) -> None:
+    x = random(2, 5, 16)
+    units, others = placed_units.of_torch(Between(LENGTHS[form]), precision, x)
+    (unit,) = rows_of(units)
+    assert isinstance(unit, Norm)
+    assert (unit.form, unit.rows, unit.columns, unit.scale) == ("length", 10, 24, False)
+    assert unit.epsilon == pytest.approx({"pytorch": 1e-12, "limited": 0.5}.get(form, 0.0))
+    assert (unit.dtype, unit.output) == (precision.dtype, None)
+    assert not [name for name in others if "sum" in name or "divide" in name]
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        lambda x: torch.nn.functional.normalize(x, dim=1),
+        lambda x: torch.nn.functional.normalize(x, p=1.0, dim=-1),
+        lambda x: x / x.norm(dim=-1, keepdim=True).clamp(max=3.0),
+        lambda x: x.exp() / x.norm(dim=-1, keepdim=True),
+    ],
+    ids=["other axis", "other norm", "an upper limit", "other values"],
+)
+def test_what_has_not_length_one(inner: Callable[[Tensor], Tensor]) -> None:
+    units, _ = placed_units.of_torch(Between(inner), FLOAT32, random(2, 5, 16))
+    assert not rows_of(units)
+
+
+class Heads(torch.nn.Module):
+    """Queries and keys are normed head by head, as parts of one projection or of two."""
+
+    def __init__(self, norm: Callable[[int], torch.nn.Module], joint: bool = True) -> None:
+        super().__init__()
+        self.qkv = torch.nn.Linear(32, 96) if joint else None
+        self.parts = torch.nn.ModuleList(torch.nn.Linear(32, 32) for _ in range(0 if joint else 3))
+        self.norms = torch.nn.ModuleList((norm(16), norm(16)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, rows, width = x.shape
+        if self.qkv is not None:
+            joint = self.qkv(x).reshape(batch, rows, 3, 2, 16).permute(2, 0, 3, 1, 4)
+            q, k, v = joint.unbind(0)
+        else:
+            q, k, v = (part(x).view(batch, rows, 2, 16).transpose(1, 2) for part in self.parts)
+        q, k = self.norms[0](q), self.norms[1](k)
+        mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        return mixed.transpose(1, 2).reshape(batch, rows, width)
+
+
+@PRECISIONS
+@pytest.mark.parametrize("norm", [torch.nn.LayerNorm, torch.nn.RMSNorm])
+def test_norms_of_heads_read_a_projection_in_place(
+    norm: Callable[[int], torch.nn.Module], precision: Precision
+) -> None:
+    units, others = placed_units.of_torch(Heads(norm), precision, random(2, 5, 32))
+    found = rows_of(units)
+    assert [(unit.rows, unit.columns) for unit in found] == [(20, 16)] * 2
+    assert all(isinstance(unit, Norm) and unit.x is not None for unit in found)
+    assert {unit.x.offset for unit in found if isinstance(unit, Norm) and unit.x} == {0, 32}
+    assert sorted(unit.kind for unit in units) == ["attention", "matmul", "norm", "norm"]
+    assert not [name for name in others if "transpose" in name or "slice" in name]
+
+
 @pytest.mark.parametrize(
     "inner",
     [

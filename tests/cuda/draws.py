@@ -19,6 +19,7 @@ from tvmscope.cuda.units import (
     Norm,
     Pool,
     Pooled,
+    Rows,
     Softmax,
     View,
 )
@@ -245,13 +246,17 @@ def norm(seed: int) -> tuple[Norm, Config]:
         dtype=rng.choice(("float16", "float32")),
         rows=rng.choice((1, 5)),
         columns=rng.choice((3, 33, 64)),
-        form=rng.choice(("layer", "rms")),
+        form=rng.choice(("layer", "rms", "length")),
         scale=rng.random() < 0.7,
         bias=rng.random() < 0.7,
         residual=residual,
         keep_sum=residual and rng.random() < 0.5,
         output=rng.choice((None, "float32")),
     )
+    if not residual and seed % 2:  # heads inside a projection
+        step = unit.columns + rng.randrange(3)
+        within = Rows(sizes=(3, 2), steps=(9 * step, step, 4 * step), offset=rng.randrange(5))
+        unit = replace(unit, rows=6 * unit.rows, x=within)
     return unit, Config(template="norm", m=rng.choice((1, 2)), n=rng.choice((32, 64)))
 
 

@@ -17,6 +17,7 @@ from tvmscope.cuda.units import (
     Matmul,
     Norm,
     Pool,
+    Rows,
     Softmax,
     Tensor,
     Unit,
@@ -235,11 +236,11 @@ def _persistent(unit: Matmul | Conv2d, config: Config) -> Binding:
     return _binding("persistent", unit, _CONTRACTION[:5], constants, (blocks, 1, 1), (scratch,))
 
 
-Rows = tuple[int, int]
+Pitch = tuple[int, int]
 """Elements between rows of a matrix, and its offset."""
 
 
-def as_product(unit: Matmul | Conv2d) -> tuple[int, int, int, tuple[Rows, Rows, Rows]] | None:
+def as_product(unit: Matmul | Conv2d) -> tuple[int, int, int, tuple[Pitch, Pitch, Pitch]] | None:
     """Return m, n, k and the rows of input, output and residual, if the unit is one product of
     row-major matrices whose weight has rows of whole 16 bytes, as descriptors require."""
     if isinstance(unit, Conv2d):
@@ -361,15 +362,25 @@ def _norm(unit: Norm, config: Config) -> Binding:
         "ROWS": unit.rows,
         "COLUMNS": unit.columns,
         "CENTRED": unit.form == "layer",
+        "LENGTH": unit.form == "length",
         "EPSILON": unit.epsilon,
         "SCALED": unit.scale,
         "BIAS": unit.bias,
         "RESIDUAL": unit.residual,
         "KEEP": unit.keep_sum,
+        **_rows("X", unit.x),
         **_tile(config),
     }
     parameters = ("x", "scale", "bias", "residual", "y", "total")
     return _binding("norms:norm", unit, parameters, constants, (_ceil(unit.rows, config.m), 1, 1))
+
+
+def _rows(name: str, rows: Rows | None) -> dict[str, Any]:
+    if rows is None:
+        rows = Rows(sizes=(0, 0), steps=(0, 0, 0))
+    steps = {f"{name}_{n}": step for n, step in enumerate(rows.steps)}
+    sizes = dict(zip((f"{name}_MIDDLE", f"{name}_INNER"), rows.sizes, strict=True))
+    return {**sizes, **steps, f"{name}_OFFSET": rows.offset}
 
 
 def _group_norm(unit: GroupNorm, config: Config) -> Binding:

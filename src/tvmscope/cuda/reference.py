@@ -196,7 +196,13 @@ def _attention(unit: Attention, tensors: Tensors) -> Array:
 
 def norm_sum(unit: Norm, tensors: Tensors) -> Array:
     """Return the input that is normalised: with its residual."""
-    x = tensors["input"].astype(np.float64)
+    x = tensors["input"]
+    if unit.x is not None:
+        shape = (unit.rows // math.prod(unit.x.sizes), *unit.x.sizes, unit.columns)
+        steps = tuple(s * x.itemsize for s in (*unit.x.steps, 1))
+        start = x.reshape(-1)[unit.x.offset :]
+        x = np.lib.stride_tricks.as_strided(start, shape, steps)
+    x = x.reshape(unit.rows, unit.columns).astype(np.float64)
     return np.asarray(x + tensors["residual"].astype(np.float64)) if unit.residual else x
 
 
@@ -204,7 +210,10 @@ def _norm(unit: Norm, tensors: Tensors) -> Array:
     x = norm_sum(unit, tensors)
     if unit.form == "layer":
         x = x - x.mean(axis=-1, keepdims=True)
-    x = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + unit.epsilon)
+    if unit.form == "length":
+        x = x / np.maximum(np.sqrt((x * x).sum(axis=-1, keepdims=True)), unit.epsilon)
+    else:
+        x = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + unit.epsilon)
     if unit.scale:
         x = x * tensors["scale"].astype(np.float64)
     if unit.bias:

@@ -211,8 +211,8 @@ def _product(call: relax.Call, chain: Chain) -> Found | None:
     if a is None or b is None:
         return None
     tail = follow(chain, dtype)
-    if tail.epilogue.bias:
-        return None  # a product of computed matrices has no bias that the rows share
+    if tail.epilogue.bias:  # the kernel has one for weights alone
+        tail = Tail(chain=chain, dtype=dtype)
     outer, inner = (1,) * (2 - len(batch)) + batch
     unit = Matmul(
         dtype=dtype,  # type: ignore[arg-type]  # one of _DTYPES
@@ -350,8 +350,9 @@ _SECOND: dict[str, Finder] = {
     "nn.layer_norm": rows.layer_norm,
     "nn.log_softmax": rows.softmax,
     "nn.softmax": rows.softmax,
+    "power": rows.length_norm,
     "rsqrt": rows.rms_norm,
-    "sqrt": rows.rms_norm,
+    "sqrt": rows.root,
     "nn.group_norm": _group_norm,
     "nn.max_pool2d": _max_pool,
 }

@@ -1,4 +1,5 @@
-"""Finds what is computed row by row: softmax, layer norm and RMS norm, with a sum before it."""
+"""Finds what is computed row by row: softmax, layer norm, RMS norm and rows of length one, with a
+sum before them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from tvmscope.compiler.units.graph import (
     variables,
 )
 from tvmscope.compiler.units.views import Strided, trace
-from tvmscope.cuda.units import Dtype, Norm, Softmax
+from tvmscope.cuda.units import Dtype, Form, Norm, Rows, Softmax
 
 _DTYPES: tuple[Dtype, ...] = ("float16", "bfloat16", "float32")
 """Types of units, the narrowest first."""
@@ -62,13 +63,16 @@ def layer_norm(call: relax.Call, chain: Chain) -> Found | None:
         columns=shape[-1],
         epsilon=float(call.attrs.epsilon),
     )
-    operands: dict[str, Operand] = {
-        "input": data,
-        "scale": scale.astype(np.float32),
-        "bias": bias.astype(np.float32),
-    }
-    plain = Found(unit=unit, operands=operands, last=chain.last, replaced=chain.vars)
-    return _with_input(plain, unit, chain)
+    weights = {"scale": scale.astype(np.float32), "bias": bias.astype(np.float32)}
+    view = trace(chain.graph, data)
+    inside = view is not None and not _has_all_rows(view) and _rows_of(view) is not None
+    return _placed(unit, view if view and inside else Strided.of(data), weights, chain)
+
+
+def root(call: relax.Call, chain: Chain) -> Found | None:
+    """Match what divides rows by a root, which `call` computes: an RMS norm, or rows of length
+    one."""
+    return rms_norm(call, chain) or length_norm(call, chain)
 
 
 def rms_norm(call: relax.Call, chain: Chain) -> Found | None:
@@ -76,46 +80,86 @@ def rms_norm(call: relax.Call, chain: Chain) -> Found | None:
     `call` is the root, which may also divide. If x is y - mean(y), it is the layer norm of y."""
     graph = chain.graph
     squared = _mean_square(graph, call.args[0])
-    if squared is None:
-        return None
-    values, epsilon = squared
-    normed = _normed(chain, divides=name_of(call) == "sqrt")
-    if normed is None:
+    normed = _normed(chain, divides=name_of(call) != "rsqrt") if squared is not None else None
+    if squared is None or normed is None:
         return None
     chain, value = normed
-    sources = dict(_sources(graph, values, moved=True))
-    found = _sources(graph, value, moved=True)
-    same = [(d, s) for d, s in found if d in sources and _same(s, sources[d])]
-    shape, squares = shape_of(chain.last), shape_of(values)
-    if not same or shape[-1:] != squares[-1:] or prod(shape) != prod(squares):
+    found = _same_rows(graph, squared[0], value, shape_of(chain.last))
+    if found is None:
         return None
-    dtype, rows = same[0]
+    dtype, rows = found
     centred = _centred(graph, rows.base)
     if centred is not None:
         dtype, rows = centred
+    form: Form = "rms" if centred is None else "layer"
+    return _weighted(_norm(dtype, form, squared[1], chain), rows, chain)
+
+
+def length_norm(call: relax.Call, chain: Chain) -> Found | None:
+    """Match x / max(sqrt(sum(x * x)), epsilon) over the last axis, as PyTorch's `normalize`;
+    `call` is the root."""
+    graph = chain.graph
+    values = _sum_square(graph, call.args[0]) if _is_root(call) else None
+    if values is None:
+        return None
+    chain, epsilon = _at_least(chain)
+    normed = _normed(chain, divides=True)
+    if normed is None:
+        return None
+    chain, value = normed
+    found = _same_rows(graph, values, value, shape_of(chain.last))
+    if found is None:
+        return None
+    dtype, rows = found
+    return _weighted(_norm(dtype, "length", epsilon, chain), rows, chain)
+
+
+def _norm(dtype: Dtype, form: Form, epsilon: float, chain: Chain) -> Norm:
+    *rows, columns = shape_of(chain.last)
+    return Norm(dtype=dtype, form=form, epsilon=epsilon, rows=prod(rows), columns=columns)
+
+
+def _same_rows(
+    graph: Graph, squared: relax.Expr, value: relax.Expr, shape: tuple[int, ...]
+) -> tuple[Dtype, Strided] | None:
+    """Return the earliest value that both what is squared and what is divided are made of."""
+    squares = shape_of(squared)
+    sources = dict(_sources(graph, squared, moved=True))
+    found = _sources(graph, value, moved=True)
+    if shape[-1:] != squares[-1:] or prod(shape) != prod(squares):
+        return None
+    return next(((d, s) for d, s in found if d in sources and _same(s, sources[d])), None)
+
+
+def _weighted(unit: Norm, rows: Strided, chain: Chain) -> Found:
+    """Return a norm of these rows with the weight, the bias and the casts behind it."""
     chain, weight = _columns(chain, "multiply")
     chain, bias = _columns(chain, "add")
-    unit = Norm(
-        dtype=dtype,
-        rows=prod(shape[:-1]),
-        columns=shape[-1],
-        form="rms" if centred is None else "layer",
-        epsilon=epsilon,
+    unit = replace(
+        unit,
         scale=weight is not None,
         bias=bias is not None,
-        output=_output(chain, dtype),
+        output=_output(chain, unit.dtype),
     )
-    operands: dict[str, Operand] = {"input": rows.base}
-    operands |= {} if weight is None else {"scale": weight}
-    operands |= {} if bias is None else {"bias": bias}
+    weights = {"scale": weight, "bias": bias}
+    return _placed(unit, rows, {k: v for k, v in weights.items() if v is not None}, chain)
+
+
+def _placed(unit: Norm, rows: Strided, weights: dict[str, Array], chain: Chain) -> Found:
+    """Return a norm whose rows are read where they lie. It writes them densely: those of a part in
+    their order, all of a value in that of the value."""
+    operands: dict[str, Operand] = {"input": rows.base, **weights}
     plain = Found(unit=unit, operands=operands, last=chain.last, replaced=chain.vars)
-    if not rows.dense:
-        order = _order(rows)
-        plain = replace(
-            plain,
-            written=tuple(rows.shape[axis] for axis in order),
-            permuted=tuple(order.index(axis) for axis in range(len(order))),
-        )
+    if rows.dense:
+        return _with_input(plain, unit, chain)
+    if not _has_all_rows(rows):
+        return replace(plain, unit=replace(unit, x=_rows_of(rows)))
+    order = _order(rows)
+    plain = replace(
+        plain,
+        written=tuple(rows.shape[axis] for axis in order),
+        permuted=tuple(order.index(axis) for axis in range(len(order))),
+    )
     return _with_input(plain, unit, chain)
 
 
@@ -127,11 +171,12 @@ def _sources(
     for dtype in _DTYPES:
         view = trace(graph, value, dtype=dtype, scaled=scaled)
         fits = view is not None and (
-            replace(view, scale=1.0).dense or (moved and _has_all_rows(view))
+            replace(view, scale=1.0).dense
+            or (moved and (_has_all_rows(view) or _rows_of(view) is not None))
         )
-        if view is not None and not fits:
-            own = dtype_of(value) == dtype  # it is a part of something, or moved
-            view = Strided.of(value) if own else None
+        if view is not None and not fits:  # it is a part of something, or moved
+            made = [v for v in (value, _uncast(graph, value)) if dtype_of(v) == dtype]
+            view = Strided.of(made[0]) if made else None
         if view is not None:
             yield dtype, view
 
@@ -152,10 +197,28 @@ def _has_all_rows(view: Strided) -> bool:
     return base.dense and order[-1] == len(order) - 1
 
 
+def _rows_of(view: Strided) -> Rows | None:
+    """Return the places of a view's rows; None if they have more than three regular distances, or
+    if a row's values are not side by side."""
+    if view.strides[-1] != 1 or view.scale != 1.0:
+        return None
+    axes: list[tuple[int, int]] = []
+    for extent, step in zip(view.shape[:-1], view.strides[:-1], strict=True):
+        if axes and axes[-1][1] == extent * step:
+            axes[-1] = (axes[-1][0] * extent, step)
+        elif extent > 1:
+            axes.append((extent, step))
+    if len(axes) > 3 or any(step == 0 for _, step in axes):
+        return None
+    (_, outer), (middle, skip), (inner, step) = [(1, 0)] * (3 - len(axes)) + axes
+    return Rows(sizes=(middle, inner), steps=(outer, skip, step), offset=view.offset)
+
+
 def _same(one: Strided, other: Strided) -> bool:
     if not one.base.same_as(other.base):
         return False
-    return (one.dense and other.dense) or (one.shape, one.strides) == (other.shape, other.strides)
+    places = [(v.shape, v.strides, v.offset) for v in (one, other)]
+    return (one.dense and other.dense) or places[0] == places[1]
 
 
 def _output(chain: Chain, dtype: Dtype) -> Dtype | None:
@@ -203,6 +266,40 @@ def _mean_square(graph: Graph, value: relax.Expr) -> tuple[relax.Expr, float] | 
         return None
     squared = _square_of(graph, _unshaped(graph, _uncast(graph, mean.args[0])))
     return None if squared is None else (squared, epsilon)
+
+
+def _sum_square(graph: Graph, value: relax.Expr) -> relax.Expr | None:
+    """Return x of sum(x * x) over the last axis."""
+    total = graph.call(_uncast(graph, value), "sum")
+    if total is None or not _is_over_rows(total):
+        return None
+    found = _square_of(graph, _unshaped(graph, _uncast(graph, total.args[0])))
+    if found is None:
+        return None
+    size = graph.call(_uncast(graph, found), "abs")  # PyTorch's norms begin with it
+    return found if size is None else size.args[0]
+
+
+def _is_root(call: relax.Call) -> bool:
+    return name_of(call) == "sqrt" or (name_of(call) == "power" and scalar(call.args[1]) == 0.5)
+
+
+def _at_least(chain: Chain) -> tuple[Chain, float]:
+    """Return the chain with a lower limit and with what repeats its values; and the limit, or 0."""
+    limit = 0.0
+    while chain.graph.fused and (reader := chain.next()) is not None:
+        call = chain.graph.call(reader, "maximum", "minimum", "clip", "astype", "broadcast_to")
+        if call is None:
+            break
+        if name_of(call) in ("maximum", "minimum", "clip"):
+            numbers = [scalar(a) for a in call.args[1:]]
+            low, high = numbers[0], numbers[-1] if name_of(call) != "maximum" else np.inf
+            low = 0.0 if name_of(call) == "minimum" else low
+            if low is None or high != np.inf:
+                break
+            limit = max(limit, low)
+        chain = chain.then(reader)
+    return chain, limit
 
 
 def _square_of(graph: Graph, value: relax.Expr) -> relax.Expr | None:

@@ -1,4 +1,4 @@
-"""Rows that are normalised: softmax, layer norm, RMS norm.
+"""Rows that are normalised: softmax, layer norm, RMS norm, rows of length one.
 
 A row that fits TILE_N is read once and stays in registers; a longer one is read again for every
 pass, TILE_N values at a time, out of the caches.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from tvmscope.cuda.templates.epilogue import at_least
 from tvmscope.cuda.templates.launch import release, wait
 
 
@@ -67,11 +68,21 @@ def softmax(
 
 
 @triton.jit
-def _summed(x, residual, at, ok, RESIDUAL: tl.constexpr):
-    value = tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
+def _summed(x, x_at, residual, at, ok, RESIDUAL: tl.constexpr):
+    value = tl.load(x + x_at, mask=ok, other=0.0).to(tl.float32)
     if RESIDUAL:
         value += tl.load(residual + at, mask=ok, other=0.0).to(tl.float32)
     return value
+
+
+@triton.jit
+def _reciprocal(squares, COLUMNS: tl.constexpr, EPSILON: tl.constexpr, LENGTH: tl.constexpr):
+    """What rows are multiplied by, from the sums of their squares."""
+    if LENGTH:
+        factor = 1.0 / at_least(tl.sqrt(squares), EPSILON)
+    else:
+        factor = tl.rsqrt(squares / COLUMNS + EPSILON)
+    return factor
 
 
 @triton.jit
@@ -86,26 +97,35 @@ def _scaled(value, scale, bias, n, n_ok, SCALED: tl.constexpr, BIAS: tl.constexp
 @triton.jit
 def norm(
     x, scale, bias, residual, y, total,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, CENTRED: tl.constexpr, EPSILON: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    CENTRED: tl.constexpr, LENGTH: tl.constexpr, EPSILON: tl.constexpr,
     SCALED: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr, KEEP: tl.constexpr,
+    X_MIDDLE: tl.constexpr, X_INNER: tl.constexpr,
+    X_0: tl.constexpr, X_1: tl.constexpr, X_2: tl.constexpr, X_OFFSET: tl.constexpr,
     TILE_M: tl.constexpr, TILE_N: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     m = tl.program_id(0) * TILE_M + tl.arange(0, TILE_M)
     n = tl.arange(0, TILE_N)
     m_ok = (m < ROWS)[:, None]
     at = m[:, None] * COLUMNS + n[None, :]
+    if X_INNER:
+        x_rows = m // (X_MIDDLE * X_INNER) * X_0 + X_OFFSET
+        x_rows += m // X_INNER % X_MIDDLE * X_1 + m % X_INNER * X_2
+        x_at = x_rows[:, None] + n[None, :]
+    else:
+        x_at = at
     wait(PDL)
     if COLUMNS <= TILE_N:
         n_ok = n < COLUMNS
         ok = m_ok & n_ok[None, :]
-        value = _summed(x, residual, at, ok, RESIDUAL)
+        value = _summed(x, x_at, residual, at, ok, RESIDUAL)
         release(PDL)
         if KEEP:
             tl.store(total + at, value.to(total.dtype.element_ty), mask=ok)
         if CENTRED:
             value = tl.where(ok, value - (tl.sum(value, 1) / COLUMNS)[:, None], 0.0)
-        spread = tl.sum(value * value, 1) / COLUMNS
-        value = value * tl.rsqrt(spread + EPSILON)[:, None]
+        squares = tl.sum(value * value, 1)
+        value = value * _reciprocal(squares, COLUMNS, EPSILON, LENGTH)[:, None]
         value = _scaled(value, scale, bias, n, n_ok, SCALED, BIAS)
         tl.store(y + at, value.to(y.dtype.element_ty), mask=ok)
     else:
@@ -113,21 +133,21 @@ def norm(
         if CENTRED:
             for start in range(0, COLUMNS, TILE_N):
                 ok = m_ok & (start + n < COLUMNS)[None, :]
-                centre += _summed(x, residual, at + start, ok, RESIDUAL)
+                centre += _summed(x, x_at + start, residual, at + start, ok, RESIDUAL)
         middle = (tl.sum(centre, 1) / COLUMNS)[:, None]
         squares = tl.zeros((TILE_M, TILE_N), tl.float32)
         for start in range(0, COLUMNS, TILE_N):
             ok = m_ok & (start + n < COLUMNS)[None, :]
-            value = _summed(x, residual, at + start, ok, RESIDUAL)
+            value = _summed(x, x_at + start, residual, at + start, ok, RESIDUAL)
             if KEEP:
                 tl.store(total + at + start, value.to(total.dtype.element_ty), mask=ok)
             value = tl.where(ok, value - middle, 0.0)
             squares += value * value
         release(PDL)
-        factor = tl.rsqrt(tl.sum(squares, 1) / COLUMNS + EPSILON)[:, None]
+        factor = _reciprocal(tl.sum(squares, 1), COLUMNS, EPSILON, LENGTH)[:, None]
         for start in range(0, COLUMNS, TILE_N):
             n_ok = start + n < COLUMNS
             ok = m_ok & n_ok[None, :]
-            value = (_summed(x, residual, at + start, ok, RESIDUAL) - middle) * factor
+            value = (_summed(x, x_at + start, residual, at + start, ok, RESIDUAL) - middle) * factor
             value = _scaled(value, scale, bias, start + n, n_ok, SCALED, BIAS)
             tl.store(y + at + start, value.to(y.dtype.element_ty), mask=ok)

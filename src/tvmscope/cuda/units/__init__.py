@@ -24,16 +24,16 @@ from tvmscope.cuda.units.base import (
 from tvmscope.cuda.units.conv2d import Conv2d, Pooled, View
 from tvmscope.cuda.units.group_norm import GroupNorm
 from tvmscope.cuda.units.matmul import Matmul, Matrix
-from tvmscope.cuda.units.norms import Norm, Softmax
+from tvmscope.cuda.units.norms import Form, Norm, Rows, Softmax
 from tvmscope.cuda.units.pool import Pool
 from tvmscope.errors import SchemaError
 from tvmscope.messages import msg
 from tvmscope.storage.codec import decode
 
 __all__ = [
-    "ITEM_BYTES", "KINDS", "Activation", "Attention", "Conv2d", "Dtype", "Epilogue", "GroupNorm",
-    "Heads", "Math", "Matmul", "Matrix", "Norm", "Pool", "Pooled", "Residual", "Softmax", "Tensor",
-    "Unit", "View", "from_json",
+    "ITEM_BYTES", "KINDS", "Activation", "Attention", "Conv2d", "Dtype", "Epilogue", "Form",
+    "GroupNorm", "Heads", "Math", "Matmul", "Matrix", "Norm", "Pool", "Pooled", "Residual", "Rows",
+    "Softmax", "Tensor", "Unit", "View", "from_json",
 ]  # fmt: skip
 
 KINDS: dict[str, type[Unit]] = {
