@@ -124,6 +124,58 @@ def _(_: Target) -> Pair:
     return graphs(before, after, torch.ones(3, 4))
 
 
+@case("separable-pools")
+def _(_: Target) -> Pair:
+    def after(x: relax.Expr) -> relax.Expr:
+        y = op.nn.max_pool2d(emit(op.reshape(x, (2, 15, 9, 7))), (2, 2), (2, 2))
+        y = op.nn.max_pool2d(emit(op.reshape(emit(y), (2, 3, 5, 12))), (3, 1), (1, 1), (1, 0, 1, 0))
+        return op.reshape(emit(y), (2, 3, 5, 4, 3))
+
+    return graphs(
+        lambda x: op.nn.max_pool3d(x, (3, 2, 2), (1, 2, 2), (1, 0, 0)), after,
+        torch.ones(2, 3, 5, 9, 7),
+    )  # fmt: skip
+
+
+@case("push-numbers")
+def _(_: Target) -> Pair:
+    weight, number = np.ones((4, 2), np.float32), const(2.0)
+    return graphs(
+        lambda x: op.matmul(op.multiply(op.nn.silu(x), number), const(weight)),
+        lambda x: op.matmul(op.nn.silu(x), const(2 * weight)),
+        torch.ones(3, 4),
+    )
+
+
+@case("join-branches")
+def _(_: Target) -> Pair:
+    wide, narrow = np.ones((2, 2, 3, 3), np.float32), np.full((2, 2, 1, 1), 2, np.float32)
+    joined = wide + np.pad(narrow, ((0, 0), (0, 0), (1, 1), (1, 1)))
+
+    def before(x: relax.Expr) -> relax.Expr:
+        terms = op.nn.conv2d(x, const(wide), padding=1), op.nn.conv2d(x, const(narrow))
+        return op.add(*(emit(term) for term in terms))
+
+    return graphs(
+        before, lambda x: op.nn.conv2d(x, const(joined), padding=1), torch.ones(1, 2, 5, 4)
+    )
+
+
+@case("turn-attention")
+def _(_: Target) -> Pair:
+    def weights(scores: relax.Expr) -> relax.Expr:
+        return op.nn.softmax(scores)
+
+    return graphs(
+        lambda v, s: op.matmul(v, op.permute_dims(weights(s), [0, 2, 1])),
+        lambda v, s: op.permute_dims(
+            emit(op.matmul(emit(weights(s)), emit(op.permute_dims(v, [0, 2, 1])))), [0, 2, 1]
+        ),
+        torch.ones(2, 3, 7),
+        torch.ones(2, 5, 7),
+    )
+
+
 @case("drop-empty-scatters")
 def _(_: Target) -> Pair:
     nothing = const(np.zeros((0, 1)), "int64"), const(np.zeros((0, 5)))

@@ -30,7 +30,7 @@ ONE: dict[str, Pair] = {
     "largest of the last": (lambda v: op.max(v, [-1], True), lambda v: v.amax(-1, True)),
     "index of the largest": (lambda v: op.argmax(v, -1), lambda v: v.argmax(-1)),
     "softmax over the first": (lambda v: op.nn.softmax(v, 0), lambda v: v.softmax(0)),
-    "log softmax": (lambda v: op.nn.log_softmax(v, -1), lambda v: v.log_softmax(-1)),
+    "log softmax over the first": (lambda v: op.nn.log_softmax(v, 0), lambda v: v.log_softmax(0)),
     "variance": (lambda v: op.variance(v, [-1]), lambda v: v.var(-1, correction=0)),
     "transpose": (op.permute_dims, lambda v: v.permute(*range(v.ndim - 1, -1, -1))),
     "flatten": (lambda v: op.reshape(v, (-1,)), lambda v: v.reshape(-1)),
@@ -132,14 +132,6 @@ SEVERAL: dict[str, tuple[Pair, tuple[torch.Tensor, ...]]] = {
         (torch.arange(77, dtype=torch.int8).reshape(7, 11), torch.full((11,), 30).to(torch.int8)),
     ),
     "int64": ((op.add, torch.add), (torch.arange(77).reshape(7, 11), torch.full((1,), 1 << 40))),
-    "convolution in 1-D": (
-        (lambda v, w: op.nn.conv1d(v, w, padding=1), lambda v, w: nnf.conv1d(v, w, padding=1)),
-        (torch.randn(3, 5, 11), torch.randn(7, 5, 3)),
-    ),
-    "convolution in 3-D": (
-        (lambda v, w: op.nn.conv3d(v, w, padding=1), lambda v, w: nnf.conv3d(v, w, padding=1)),
-        (torch.randn(3, 5, 5, 3, 7), torch.randn(7, 5, 3, 3, 3)),
-    ),
 }
 
 

@@ -205,11 +205,13 @@ def test_windows_that_share_nothing_are_declined_and_right(host: Target) -> None
     assert graph.check(y, target=host).taken_by("fallback") == ["max_pool2d"]
 
 
-def test_three_dimensions_are_declined_and_right(host: Target) -> None:
+def test_three_dimensions_are_two_pools(host: Target) -> None:
     graph = Graph()
     y = graph.apply(
         lambda v: relax.op.nn.max_pool3d(v, 3, 2, 1),
         lambda v: nnf.max_pool3d(v, 3, 2, 1),
         graph.input(3, 5, 7, 9, 8),
     )
-    assert graph.check(y, target=host).rules == {"max_pool3d": "fallback"}
+    rules = graph.check(y, target=host).rules.values()
+    assert "pooling" in rules
+    assert "fallback" not in rules

@@ -34,6 +34,24 @@ class Scores(torch.nn.Module):
         return self.mask(scores, *given).softmax(-1) @ v
 
 
+class Turned(torch.nn.Module):
+    """Attention over pixels, with the channels of the values before the pixels."""
+
+    def __init__(self, folded: bool) -> None:
+        super().__init__()
+        self.qkv, self.folded = torch.nn.Conv2d(16, 48, 1), folded
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, _, height, width = x.shape
+        heads = self.qkv(x).view(batch, 2, 24, height * width)
+        q, k, v = heads.split(8, 2)
+        scores = q.transpose(-1, -2) @ k * 0.3
+        weights = scores.softmax(-1)
+        if self.folded:
+            weights, v = weights.flatten(0, 1), v.flatten(0, 1)
+        return (v @ weights.transpose(-1, -2)).reshape(batch, 16, height, width)
+
+
 class Projected(torch.nn.Module):
     """A layer as nanoGPT writes it: query, key and value are parts of one product."""
 
@@ -243,3 +261,13 @@ def test_windows_of_an_image_are_one_kernel(
     assert (unit.batch, unit.heads, unit.queries, unit.dim) == (15, 2, 9, 6)
     assert unit.mask_batches == (5 if shifted else None)
     assert unit.scale == (5.0 if cosine else 0.5)
+
+
+@PRECISIONS
+@pytest.mark.parametrize("folded", [False, True])
+def test_values_on_the_left(folded: bool, precision: Precision) -> None:
+    x = torch.randn(2, 16, 5, 3, generator=GENERATOR)
+    units, _ = placed_units.of_torch(Turned(folded), precision, x)
+    (unit,) = (unit for unit in units if isinstance(unit, Attention))
+    assert (unit.batch, unit.heads, unit.queries, unit.dim) == (2, 2, 15, 8)
+    assert sorted(unit.kind for unit in units) == ["attention", "conv2d"]

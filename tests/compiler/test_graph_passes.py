@@ -11,6 +11,7 @@ from tvm.tirx import FloatImm, IntImm
 from support.graph_passes import Build, check, const
 from tvmscope.compiler import targets
 from tvmscope.compiler.rewrites.scalar_operands import scalar_operands
+from tvmscope.compiler.rewrites.share_weights import share_weights
 from tvmscope.compiler.rewrites.sink_reshapes import UNARY, sink_reshapes
 from tvmscope.compiler.rewrites.wide_sums import wide_sums
 from tvmscope.core.target import Target
@@ -176,3 +177,29 @@ def test_gpu_products_keep_their_type_and_averages_do_not() -> None:
     step = wide_sums(targets.resolve("cuda:sm_90"))
     check(step, grouped, grouped, HALF_IMAGE)
     check(step, average, wide_average, HALF_IMAGE)
+
+
+# ---- share_weights --------------------------------------------------------------------------
+
+MATRIX = const(np.arange(12.0).reshape(3, 4))
+
+
+def test_a_moved_weight_of_a_batch_of_one_is_a_weight() -> None:
+    """As PyTorch writes a linear layer of an input that is not contiguous."""
+
+    def turned() -> relax.Expr:
+        return relax.BlockBuilder.current().emit(op.permute_dims(MATRIX))
+
+    check(
+        share_weights(),
+        lambda x: op.matmul(x, op.broadcast_to(turned(), (1, 4, 3))),
+        lambda x: op.matmul(x, op.reshape(turned(), (4, 3))),
+        torch.ones(1, 5, 4),
+    )
+
+
+def test_a_computed_matrix_of_a_batch_of_one_is_no_weight() -> None:
+    def graph(x: relax.Expr, y: relax.Expr) -> relax.Expr:
+        return op.matmul(x, op.broadcast_to(y, (1, 4, 3)))
+
+    check(share_weights(), graph, graph, torch.ones(1, 5, 4), torch.ones(4, 3))

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     import tvm
 
 
-def make(_: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.cuda.signals import signals
+def make(context: Context) -> tvm.transform.Pass:
+    from tvmscope.compiler.rewrites.signals import signals
 
-    return signals()
+    return signals(depthwise=context.target.device == "cuda")
 
 
 PASS = Pass(
@@ -24,6 +24,6 @@ PASS = Pass(
     phase="graph",
     words=marked("Computes convolutions of signals as those of images that are one pixel high."),
     make=make,
-    ours=("cuda",),
-    switches=(Switch(name="nhwc"),),  # without NHWC no kernel would compute the images
+    ours=("cpu", "cuda"),
+    switches=(Switch(name="signals"),),
 )

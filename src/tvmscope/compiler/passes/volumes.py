@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make(_: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.cuda.volumes import volumes
+    from tvmscope.compiler.rewrites.volumes import volumes
 
     return volumes()
 
@@ -27,6 +27,6 @@ PASS = Pass(
         "as channels."
     ),
     make=make,
-    ours=("cuda",),
-    switches=(Switch(name="nhwc"),),  # without NHWC no kernel would compute the images
+    ours=("cpu", "cuda"),
+    switches=(Switch(name="volumes"),),
 )

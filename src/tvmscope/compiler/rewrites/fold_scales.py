@@ -32,7 +32,6 @@ SMALLEST_HALF = 2.0**-12
 """The least root mean square of a channel's weights in half precision: float16 keeps ten bits down
 to 2^-14."""
 
-
 LARGEST_HALF = 2.0**12
 """Larger weights leave sums little room below 65504."""
 
@@ -63,7 +62,7 @@ class _Fold(PyExprMutator):
         if not isinstance(value, relax.Call) or operator_name(value) != "relax.multiply":
             return None
         for data, other in (value.args, reversed(value.args)):
-            found = _per_channel(other, static_shape(value))
+            found = per_channel(other, static_shape(value))
             if found is not None and static_shape(data) == static_shape(value):
                 return self._scaled(data, *found)
         return None
@@ -138,7 +137,7 @@ class _Fold(PyExprMutator):
             axis = order[axis]
         elif axis == len(shape) - 1 and given[-1] == shape[-1]:
             axis = len(given) - 1
-        else:
+        elif shape[: axis + 1] != given[: axis + 1]:
             return None
         inner = self._scaled(call.args[0], axis, factor)
         if inner is None:
@@ -168,7 +167,7 @@ class _Fold(PyExprMutator):
         return relax.Call(call.op, [self.visit_expr(data), _like(scaled, weight)], call.attrs)
 
 
-def _per_channel(value: relax.Expr, shape: tuple[int, ...] | None) -> tuple[int, Array] | None:
+def per_channel(value: relax.Expr, shape: tuple[int, ...] | None) -> tuple[int, Array] | None:
     """Return the axis and the values of a constant that has one value for each channel."""
     if not isinstance(value, GenericConst) or shape is None:
         return None

@@ -1,9 +1,11 @@
 """Multiplies every matrix of a batch by one weight, instead of by as many copies of it.
 
-    matmul(x, broadcast_to(w, (n, k, m)))  ->  matmul(x, w)
+    matmul(x, broadcast_to(w, (n, k, m)))      ->  matmul(x, w)
+    matmul(x, reshape(transpose(w), (1, k, m)))  ->  matmul(x, transpose(w))
 
 PyTorch writes a linear layer like this if its input is not contiguous. Folded, the copies would be
-constants: one copy of the weight per matrix.
+constants: one copy of the weight per matrix. With a batch of one there are no copies, but only a
+weight of two axes is packed at compile time.
 """
 
 from __future__ import annotations
@@ -14,7 +16,15 @@ import tvm
 from tvm import relax
 from tvm.ir.expr import GenericConst
 
-from tvmscope.compiler.graph.rewrite import Rewriter, bound_call, rewrite_calls, static_shape
+from tvmscope.compiler.graph.rewrite import (
+    Rewriter,
+    bound_call,
+    operator_name,
+    rewrite_calls,
+    static_shape,
+)
+
+_MOVES = ("relax.permute_dims", "relax.reshape", "relax.broadcast_to")
 
 
 def share_weights() -> tvm.transform.Pass:
@@ -27,13 +37,22 @@ def _matmul(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     if not left or not right or len(right) < 3 or left[:-2] != right[:-2]:
         return None
     source = _source(rewriter, call.args[1], right)
-    count = prod(static_shape(source) or ())
-    if count == prod(right) and not isinstance(source, GenericConst):
-        return None  # nothing was repeated: a batch of one is an ordinary product
-    if count != prod(right[-2:]):
+    if prod(static_shape(source) or ()) != prod(right[-2:]):
         return None
+    if prod(right[:-2]) == 1 and not _is_constant(rewriter, source):
+        return None  # a computed matrix is no weight
     weight = rewriter.emit(relax.op.reshape(source, right[-2:]))
     return relax.op.matmul(call.args[0], weight, call.attrs.out_dtype)
+
+
+def _is_constant(rewriter: Rewriter, value: relax.Expr) -> bool:
+    """Whether a value is a constant, or one that was moved."""
+    bound: relax.Expr | None = value
+    while isinstance(bound, relax.Var):
+        bound = rewriter.lookup_binding(bound)
+        if isinstance(bound, relax.Call) and operator_name(bound) in _MOVES:
+            bound = bound.args[0]
+    return isinstance(bound, GenericConst)
 
 
 def _source(rewriter: Rewriter, value: relax.Expr, shape: tuple[int, ...]) -> relax.Expr:

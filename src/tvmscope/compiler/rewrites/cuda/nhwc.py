@@ -15,6 +15,7 @@ import tvm
 from tvm import relax
 from tvm.ir.expr import GenericConst
 
+from tvmscope.compiler.graph.elementwise import BINARY, UNARY
 from tvmscope.compiler.graph.rewrite import (
     Handler,
     Rewriter,
@@ -32,14 +33,8 @@ from tvmscope.compiler.rewrites.cuda.nhwc_twins import (
 )
 from tvmscope.compiler.units.graph import constant, name_of
 
-UNARY = (
-    "nn.relu", "nn.relu6", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.leakyrelu", "sigmoid",
-    "tanh", "exp", "log", "sqrt", "rsqrt", "negative", "abs", "erf", "clip", "astype", "square",
-    "floor", "ceil", "round", "nn.dropout",
-)  # fmt: skip
 SEVERAL = (
-    "add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "where", "greater",
-    "greater_equal", "less", "less_equal", "equal", "not_equal",
+    *BINARY, "where", "greater", "greater_equal", "less", "less_equal", "equal", "not_equal",
 )  # fmt: skip
 POOLS = ("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d")
 REDUCTIONS = ("mean", "sum", "max", "min")

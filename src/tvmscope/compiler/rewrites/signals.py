@@ -2,16 +2,19 @@
 
     conv1d(x) -> squeeze(conv2d(expand(x)))        and what follows on the image, before the squeeze
 
-A generated kernel then computes them with what follows, and batch norms are folded into them.
+The schedules and kernels for images then compute them with what follows, and batch norms are folded
+into them.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import tvm
 from tvm import relax
 
+from tvmscope.compiler.graph.elementwise import BINARY, UNARY
 from tvmscope.compiler.graph.rewrite import (
     Handler,
     Rewriter,
@@ -21,17 +24,16 @@ from tvmscope.compiler.graph.rewrite import (
     rewrite_calls,
     static_shape,
 )
-from tvmscope.compiler.rewrites.cuda.nhwc import UNARY
 from tvmscope.compiler.units.graph import constant, name_of, scalar
 
 Shape = tuple[int, ...]
-BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
 
 
-def signals() -> tvm.transform.Pass:
-    """Return the pass; the second time, what follows batch norms is reached."""
+def signals(*, depthwise: bool) -> tvm.transform.Pass:
+    """Return the pass; the second time, what follows batch norms is reached. Without `depthwise`, a
+    depthwise convolution of what is no image yet is left: it takes less than becoming one."""
     handlers: dict[str, Handler] = {
-        "relax.nn.conv1d": _conv1d,
+        "relax.nn.conv1d": partial(_conv1d, depthwise),
         "relax.nn.conv1d_transpose": _transposed,
         "relax.nn.batch_norm": _batch_norm,
         "relax.nn.max_pool1d": _pool,
@@ -82,7 +84,12 @@ def _squeezed(rewriter: Rewriter, image: relax.Expr, shape: Shape | None) -> rel
     return None if shape is None else relax.op.reshape(rewriter.emit(image), shape)
 
 
-def _conv1d(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+def _conv1d(depthwise: bool, rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    shape, groups = static_shape(call.args[0]), int(call.attrs.groups)
+    if not depthwise and shape and groups == shape[1] > 1:
+        pad = bound_call(rewriter, call.args[0], "nn.pad")
+        if _image(rewriter, call.args[0] if pad is None else pad.args[0]) is None:
+            return None
     found = _operands(rewriter, call, "OIW")
     if found is None:
         return None

@@ -4,17 +4,21 @@
 
 A window of several slices reads them as channels: the slices that it sees are concatenated, one
 kernel that moves data, and the weight is that of a window over one slice with so many times the
-channels. Generated kernels then compute the convolution with what follows.
+channels. A depthwise convolution is the sum of one for each slice of its window instead, because
+its channels would no longer be one each. The schedules and kernels for images then compute the
+convolution with what follows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial, reduce
 
 import numpy as np
 import tvm
 from tvm import relax
 
+from tvmscope.compiler.graph.elementwise import BINARY, UNARY
 from tvmscope.compiler.graph.rewrite import (
     Handler,
     Rewriter,
@@ -23,8 +27,6 @@ from tvmscope.compiler.graph.rewrite import (
     rewrite_calls,
     static_shape,
 )
-from tvmscope.compiler.rewrites.cuda.nhwc import UNARY
-from tvmscope.compiler.rewrites.cuda.signals import BINARY
 from tvmscope.compiler.units.graph import constant
 
 Shape = tuple[int, ...]
@@ -86,16 +88,23 @@ def _conv3d(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
         slices=result[2],
     )
     groups = int(attrs.groups)
-    seen = _seen(rewriter, call.args[0], shape, window, groups)
-    image = relax.op.nn.conv2d(
-        seen,
-        _of_slices(rewriter, call.args[1], kernel),
+    convolved = partial(
+        relax.op.nn.conv2d,
         strides=[int(s) for s in attrs.strides[1:]],
         padding=(top, left, bottom, right),
         dilation=[int(d) for d in attrs.dilation[1:]],
         groups=groups,
         out_dtype=attrs.out_dtype,
     )
+    weight = constant(call.args[1])
+    if groups == shape[1] == kernel[0] and kernel[2] > 1 and weight is not None:
+        each = _seen(rewriter, call.args[0], shape, window, groups, joined=False)
+        taps = [relax.const(np.ascontiguousarray(weight[:, :, n])) for n in range(kernel[2])]
+        parts = [rewriter.emit(convolved(*pair)) for pair in zip(each, taps, strict=True)]
+        image: relax.Expr = reduce(lambda a, b: rewriter.emit(relax.op.add(a, b)), parts)
+    else:
+        (seen,) = _seen(rewriter, call.args[0], shape, window, groups)
+        image = convolved(seen, _of_slices(rewriter, call.args[1], kernel))
     return _as_volumes(rewriter, image, result)
 
 
@@ -111,13 +120,20 @@ def _of_slices(rewriter: Rewriter, weight: relax.Expr, shape: Shape) -> relax.Ex
 
 
 def _seen(
-    rewriter: Rewriter, value: relax.Expr, shape: Shape, window: _Window, groups: int
-) -> relax.Expr:
-    """Return the slices that each slice of the result is computed from, as its channels."""
+    rewriter: Rewriter,
+    value: relax.Expr,
+    shape: Shape,
+    window: _Window,
+    groups: int,
+    *,
+    joined: bool = True,
+) -> list[relax.Expr]:
+    """Return the slices that each slice of the result is computed from, as its channels; tap by
+    tap if they are not to be `joined`."""
     batch, channels, depth, height, width = shape
     slices = _slices(rewriter, value)
     if window.is_one:
-        return slices
+        return [slices]
     rest = (channels // groups, height, width)
     frames = rewriter.emit(relax.op.reshape(slices, (batch, depth, groups, *rest)))
     if window.before or window.after:
@@ -133,9 +149,10 @@ def _seen(
                 )
             )
         )
-    joined = rewriter.emit(relax.op.concat(taps, 3)) if len(taps) > 1 else taps[0]
-    images = (batch * window.slices, window.taps * channels, height, width)
-    return rewriter.emit(relax.op.reshape(joined, images))
+    if joined and len(taps) > 1:
+        taps = [rewriter.emit(relax.op.concat(taps, 3))]
+    images = (batch * window.slices, window.taps * channels // len(taps), height, width)
+    return [rewriter.emit(relax.op.reshape(tap, images)) for tap in taps]
 
 
 def _slices(rewriter: Rewriter, value: relax.Expr) -> relax.Expr:
