@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2] / "benchmarks" / "problems"
 
 def test_there_are_problems_of_each_kind() -> None:
     counts = {f.name: len(list(f.glob("*.py"))) for f in ROOT.iterdir() if f.is_dir()}
-    assert counts.keys() == {"operators", "chains", "networks"}
-    assert min(counts.values()) >= 25
+    assert counts.keys() == {"operators", "layers", "chains", "networks"}
+    assert min(counts.values()) >= 20
     assert sum(counts.values()) >= 100
     assert f"{sum(counts.values())} small problems" in (ROOT / "README.md").read_text()
 

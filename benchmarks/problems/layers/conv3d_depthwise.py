@@ -1,0 +1,17 @@
+"""Depthwise 3D convolution."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv3d(32, 32, 3, padding=1, groups=32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(1, 32, 16, 28, 28)]

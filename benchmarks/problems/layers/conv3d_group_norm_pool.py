@@ -1,0 +1,19 @@
+"""3D convolution, group norm, hard swish and pooling."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Sequential(
+            nn.Conv3d(3, 16, 3), nn.GroupNorm(4, 16), nn.Hardswish(), nn.MaxPool3d(2)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(4, 3, 16, 32, 32)]

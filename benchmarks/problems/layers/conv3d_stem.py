@@ -1,0 +1,17 @@
+"""3D convolution of few channels."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv3d(3, 16, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(4, 3, 16, 32, 32)]

@@ -1,0 +1,17 @@
+"""Transposed 3D convolution."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.ConvTranspose3d(32, 16, 3, stride=2, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(2, 32, 8, 16, 16)]
