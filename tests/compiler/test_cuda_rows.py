@@ -162,11 +162,13 @@ class Heads(torch.nn.Module):
 
 
 @PRECISIONS
+@pytest.mark.parametrize("joint", [True, False])
 @pytest.mark.parametrize("norm", [torch.nn.LayerNorm, torch.nn.RMSNorm])
 def test_norms_of_heads_read_a_projection_in_place(
-    norm: Callable[[int], torch.nn.Module], precision: Precision
+    norm: Callable[[int], torch.nn.Module], joint: bool, precision: Precision
 ) -> None:
-    units, others = placed_units.of_torch(Heads(norm), precision, random(2, 5, 32))
+    """Also one that was made of three."""
+    units, others = placed_units.of_torch(Heads(norm, joint), precision, random(2, 5, 32))
     found = rows_of(units)
     assert [(unit.rows, unit.columns) for unit in found] == [(20, 16)] * 2
     assert all(isinstance(unit, Norm) and unit.x is not None for unit in found)

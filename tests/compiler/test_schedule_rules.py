@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from tvm import relax, s_tir, tirx
 from support.paired_graph import Graph, Node
 from tvmscope.benchmark.verify import verify
 from tvmscope.compiler import build, pipeline, targets
+from tvmscope.compiler.kernels.recurrence import Layer, recurrence
 from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.schedules import cpu
 from tvmscope.core.model import Prepared
@@ -80,6 +82,29 @@ def movement(graph: Graph) -> Node:
     return graph.apply(relax.op.permute_dims, lambda v: v.T, graph.input(7, 31))
 
 
+def recurrent(graph: Graph) -> Node:
+    def limit(x: tirx.Expr) -> tirx.Expr:
+        return tirx.max(x, tirx.const(0, "float32"))
+
+    layer = Layer(kind="RNN", steps=3, batch=2, hidden=5, activations=(limit,))
+    nothing = (relax.const(np.zeros(n, np.float32)) for n in ((2, 5), (2, 5), (5,)))
+
+    def steps(given: relax.Expr, weight: relax.Expr) -> relax.Expr:
+        lengths = relax.const(np.full(2, 3, np.int32))
+        call_te = relax.BlockBuilder.current().call_te
+        compute = partial(recurrence, layer=layer)
+        made = call_te(compute, given, weight, *nothing, lengths, primfunc_name_hint="rnn")
+        return relax.TupleGetItem(relax.BlockBuilder.current().emit(made), 0)
+
+    def reference(given: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        states = [torch.zeros(2, 5)]
+        for step in given:
+            states.append(torch.relu(step + states[-1] @ weight))
+        return torch.stack(states[1:])
+
+    return graph.apply(steps, reference, graph.input(3, 2, 5), graph.input(5, 5))
+
+
 def elementwise(graph: Graph) -> Node:
     return graph.relu(graph.add(graph.input(7, 31), graph.input(31)))
 
@@ -121,6 +146,7 @@ def test_each_rule_takes_its_own_operator_and_declines_the_others(host: Target) 
         pooling: ["pooling"],
         reduction: ["reduction"],
         movement: ["movement"],
+        recurrent: ["steps"],
         elementwise: [],
         library_call: [],
     }

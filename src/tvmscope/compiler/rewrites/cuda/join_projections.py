@@ -3,9 +3,9 @@
     q = x @ wq + bq,  k = x @ wk + bk,  v = x @ wv + bv   ->   y = x @ [wq wk wv] + [bq bk bv]
 
 Each result is then a part of every row of y, which attention reads in place, perhaps behind an
-elementwise kernel that turns queries and keys by their positions: a third of the launches, and
-enough tiles for a whole GPU. Keys and values may have fewer heads than queries. Results with other
-readers would have to be copied, so they are not joined.
+elementwise kernel that turns queries and keys by their positions, or one that norms them: a third
+of the launches, and enough tiles for a whole GPU. Keys and values may have fewer heads than
+queries. Results with other readers would have to be copied, so they are not joined.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from tvmscope.compiler.units.graph import Graph, constant, name_of, scalar, shap
 _MOVES = ("reshape", "permute_dims", "expand_dims", "squeeze", "broadcast_to")
 _VALUES = ("astype", "multiply", "divide", "add", "subtract", "negative", "strided_slice", "concat")
 """Operators that one elementwise kernel computes of a part of a row."""
+_NORMS = ("nn.layer_norm", "power", "square", "mean", "sum", "rsqrt", "sqrt")
+"""Operators of norms, whose kernels read parts of rows in place."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +102,8 @@ def _with_bias(
 
 def _feeds_products(graph: Graph, value: relax.Var) -> bool:
     """Whether all that is computed of a value are products of two computed values: of the value
-    itself, moved and scaled, or of several of its parts, which one kernel computes. With a single
-    reader, an elementwise operator could be part of the product's own kernel."""
+    itself, moved, scaled and normed, or of several of its parts, which one kernel computes. With a
+    single reader, an elementwise operator could be part of the product's own kernel."""
     ahead, seen, found, parted = [value], {value}, False, False
     while ahead:
         value = ahead.pop()
@@ -114,7 +116,7 @@ def _feeds_products(graph: Graph, value: relax.Var) -> bool:
             name = name_of(call)
             if name == "matmul" and all(isinstance(arg, relax.Var) for arg in call.args):
                 found = True
-            elif name in _MOVES or _is_scaled(call) or (parted and name in _VALUES):
+            elif name in (*_MOVES, *_NORMS) or _is_scaled(call) or (parted and name in _VALUES):
                 if reader not in seen:
                     seen.add(reader)
                     ahead.append(reader)
