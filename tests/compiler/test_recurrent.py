@@ -88,8 +88,8 @@ def test_the_program_does_not_grow_with_the_steps(kind: str) -> None:
     assert len(sizes) == 1
 
 
-@pytest.mark.parametrize("batch", [1, 2, 6, 7, 16])
-@pytest.mark.parametrize("hidden", [5, 37, 64, 96])
+@pytest.mark.parametrize("batch", [1, 6, 7])
+@pytest.mark.parametrize("hidden", [5, 37, 96])
 @pytest.mark.parametrize("kind", [torch.nn.RNN, torch.nn.GRU, torch.nn.LSTM])
 def test_entries_of_a_batch_go_together(
     kind: type[torch.nn.RNNBase], hidden: int, batch: int

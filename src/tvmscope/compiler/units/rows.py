@@ -3,7 +3,6 @@ sum before them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
@@ -21,11 +20,17 @@ from tvmscope.compiler.units.graph import (
     shape_of,
     variables,
 )
+from tvmscope.compiler.units.row_views import (
+    DTYPES,
+    has_all_rows,
+    order_of,
+    rows_of,
+    same_place,
+    sources,
+    uncast,
+)
 from tvmscope.compiler.units.views import Strided, trace
-from tvmscope.cuda.units import Dtype, Form, Norm, Rows, Softmax
-
-_DTYPES: tuple[Dtype, ...] = ("float16", "bfloat16", "float32")
-"""Types of units, the narrowest first."""
+from tvmscope.cuda.units import Dtype, Form, Norm, Softmax
 
 
 def softmax(call: relax.Call, chain: Chain) -> Found | None:
@@ -33,7 +38,7 @@ def softmax(call: relax.Call, chain: Chain) -> Found | None:
     shape = shape_of(call)
     if not shape or int(call.attrs.axis) % len(shape) != len(shape) - 1:
         return None
-    found = next(_sources(chain.graph, call.args[0], scaled=True), None)
+    found = next(sources(chain.graph, call.args[0], scaled=True), None)
     if found is None:
         return None
     dtype, rows = found
@@ -55,7 +60,7 @@ def layer_norm(call: relax.Call, chain: Chain) -> Found | None:
     shape, dtype = shape_of(data), dtype_of(data)
     axes = [int(a) % len(shape) for a in call.attrs.axes] if shape else []
     scale, bias = (constant(a) for a in call.args[1:3])
-    if axes != [len(shape) - 1] or dtype not in _DTYPES or scale is None or bias is None:
+    if axes != [len(shape) - 1] or dtype not in DTYPES or scale is None or bias is None:
         return None
     unit = Norm(
         dtype=dtype,
@@ -65,7 +70,7 @@ def layer_norm(call: relax.Call, chain: Chain) -> Found | None:
     )
     weights = {"scale": scale.astype(np.float32), "bias": bias.astype(np.float32)}
     view = trace(chain.graph, data)
-    inside = view is not None and not _has_all_rows(view) and _rows_of(view) is not None
+    inside = view is not None and not has_all_rows(view) and rows_of(view) is not None
     return _placed(unit, view if view and inside else Strided.of(data), weights, chain)
 
 
@@ -124,11 +129,13 @@ def _same_rows(
 ) -> tuple[Dtype, Strided] | None:
     """Return the earliest value that both what is squared and what is divided are made of."""
     squares = shape_of(squared)
-    sources = dict(_sources(graph, squared, moved=True))
-    found = _sources(graph, value, moved=True)
+    of_squares = dict(sources(graph, squared, moved=True))
+    found = sources(graph, value, moved=True)
     if shape[-1:] != squares[-1:] or prod(shape) != prod(squares):
         return None
-    return next(((d, s) for d, s in found if d in sources and _same(s, sources[d])), None)
+    return next(
+        ((d, s) for d, s in found if d in of_squares and same_place(s, of_squares[d])), None
+    )
 
 
 def _weighted(unit: Norm, rows: Strided, chain: Chain) -> Found:
@@ -152,9 +159,9 @@ def _placed(unit: Norm, rows: Strided, weights: dict[str, Array], chain: Chain) 
     plain = Found(unit=unit, operands=operands, last=chain.last, replaced=chain.vars)
     if rows.dense:
         return _with_input(plain, unit, chain)
-    if not _has_all_rows(rows):
-        return replace(plain, unit=replace(unit, x=_rows_of(rows)))
-    order = _order(rows)
+    if not has_all_rows(rows):
+        return replace(plain, unit=replace(unit, x=rows_of(rows)))
+    order = order_of(rows)
     plain = replace(
         plain,
         written=tuple(rows.shape[axis] for axis in order),
@@ -163,68 +170,10 @@ def _placed(unit: Norm, rows: Strided, weights: dict[str, Array], chain: Chain) 
     return _with_input(plain, unit, chain)
 
 
-def _sources(
-    graph: Graph, value: relax.Expr, *, scaled: bool = False, moved: bool = False
-) -> Iterator[tuple[Dtype, Strided]]:
-    """Yield the earliest dense values that `value` is made of by casts and reshapes, by type; also
-    by permutations of rows, if `moved`."""
-    for dtype in _DTYPES:
-        view = trace(graph, value, dtype=dtype, scaled=scaled)
-        fits = view is not None and (
-            replace(view, scale=1.0).dense
-            or (moved and (_has_all_rows(view) or _rows_of(view) is not None))
-        )
-        if view is not None and not fits:  # it is a part of something, or moved
-            made = [v for v in (value, _uncast(graph, value)) if dtype_of(v) == dtype]
-            view = Strided.of(made[0]) if made else None
-        if view is not None:
-            yield dtype, view
-
-
-def _order(view: Strided) -> list[int]:
-    """Return a view's axes in the order of its base."""
-    return sorted(range(len(view.shape)), key=lambda n: (view.shape[n] != 1, -view.strides[n]))
-
-
-def _has_all_rows(view: Strided) -> bool:
-    """Whether a view is its base with rows in another order."""
-    order = _order(view)
-    base = replace(
-        view,
-        shape=tuple(view.shape[n] for n in order),
-        strides=tuple(view.strides[n] for n in order),
-    )
-    return base.dense and order[-1] == len(order) - 1
-
-
-def _rows_of(view: Strided) -> Rows | None:
-    """Return the places of a view's rows; None if they have more than three regular distances, or
-    if a row's values are not side by side."""
-    if view.strides[-1] != 1 or view.scale != 1.0:
-        return None
-    axes: list[tuple[int, int]] = []
-    for extent, step in zip(view.shape[:-1], view.strides[:-1], strict=True):
-        if axes and axes[-1][1] == extent * step:
-            axes[-1] = (axes[-1][0] * extent, step)
-        elif extent > 1:
-            axes.append((extent, step))
-    if len(axes) > 3 or any(step == 0 for _, step in axes):
-        return None
-    (_, outer), (middle, skip), (inner, step) = [(1, 0)] * (3 - len(axes)) + axes
-    return Rows(sizes=(middle, inner), steps=(outer, skip, step), offset=view.offset)
-
-
-def _same(one: Strided, other: Strided) -> bool:
-    if not one.base.same_as(other.base):
-        return False
-    places = [(v.shape, v.strides, v.offset) for v in (one, other)]
-    return (one.dense and other.dense) or places[0] == places[1]
-
-
 def _output(chain: Chain, dtype: Dtype) -> Dtype | None:
     """Return the type of a chain's result, if it is not the unit's own."""
     found = dtype_of(chain.last)
-    return None if found == dtype else next(d for d in _DTYPES if d == found)
+    return None if found == dtype else next(d for d in DTYPES if d == found)
 
 
 def _moved(chain: Chain) -> Chain:
@@ -233,7 +182,7 @@ def _moved(chain: Chain) -> Chain:
     while graph.fused and (reader := chain.next()) is not None:
         call = graph.call(reader, "astype", "reshape")
         same = shape_of(reader)[-1:] == shape_of(chain.last)[-1:]
-        if call is None or not same or dtype_of(reader) not in _DTYPES:
+        if call is None or not same or dtype_of(reader) not in DTYPES:
             break
         chain = chain.then(reader)
     return chain
@@ -248,35 +197,29 @@ def _with_cast(chain: Chain) -> Chain:
     return replace(chain, vars=whole.vars[:count])
 
 
-def _uncast(graph: Graph, value: relax.Expr) -> relax.Expr:
-    while (cast := graph.call(value, "astype")) is not None and dtype_of(value) in _DTYPES:
-        value = cast.args[0]
-    return value
-
-
 def _mean_square(graph: Graph, value: relax.Expr) -> tuple[relax.Expr, float] | None:
     """Return x and epsilon of mean(x * x) + epsilon over the last axis."""
-    total = graph.call(_uncast(graph, value), "add")
+    total = graph.call(uncast(graph, value), "add")
     if total is None:
         return None
     numbers = [scalar(a) for a in total.args]
     epsilon = numbers[1] if numbers[0] is None else numbers[0]
-    mean = graph.call(_uncast(graph, total.args[0 if numbers[0] is None else 1]), "mean")
+    mean = graph.call(uncast(graph, total.args[0 if numbers[0] is None else 1]), "mean")
     if epsilon is None or mean is None or not _is_over_rows(mean):
         return None
-    squared = _square_of(graph, _unshaped(graph, _uncast(graph, mean.args[0])))
+    squared = _square_of(graph, _unshaped(graph, uncast(graph, mean.args[0])))
     return None if squared is None else (squared, epsilon)
 
 
 def _sum_square(graph: Graph, value: relax.Expr) -> relax.Expr | None:
     """Return x of sum(x * x) over the last axis."""
-    total = graph.call(_uncast(graph, value), "sum")
+    total = graph.call(uncast(graph, value), "sum")
     if total is None or not _is_over_rows(total):
         return None
-    found = _square_of(graph, _unshaped(graph, _uncast(graph, total.args[0])))
+    found = _square_of(graph, _unshaped(graph, uncast(graph, total.args[0])))
     if found is None:
         return None
-    size = graph.call(_uncast(graph, found), "abs")  # PyTorch's norms begin with it
+    size = graph.call(uncast(graph, found), "abs")  # PyTorch's norms begin with it
     return found if size is None else size.args[0]
 
 
@@ -356,12 +299,12 @@ def _columns(chain: Chain, name: str) -> tuple[Chain, Array | None]:
 def _centred(graph: Graph, value: relax.Expr) -> tuple[Dtype, Strided] | None:
     """Return y, if a value is y - mean(y) over the last axis."""
     call = graph.call(value, "subtract")
-    mean = graph.call(_uncast(graph, call.args[1]), "mean") if call is not None else None
+    mean = graph.call(uncast(graph, call.args[1]), "mean") if call is not None else None
     if call is None or mean is None or not _is_over_rows(mean):
         return None
-    of_mean = dict(_sources(graph, mean.args[0]))
-    found = _sources(graph, call.args[0])
-    return next(((d, s) for d, s in found if d in of_mean and _same(s, of_mean[d])), None)
+    of_mean = dict(sources(graph, mean.args[0]))
+    found = sources(graph, call.args[0])
+    return next(((d, s) for d, s in found if d in of_mean and same_place(s, of_mean[d])), None)
 
 
 def _is_over_rows(mean: relax.Call) -> bool:
@@ -383,7 +326,7 @@ def _with_input(found: Found, unit: Norm, chain: Chain) -> Found:
         source = total
     if terms is None and (source.same_as(value) or not _is_stored(chain, source)):
         return found
-    chain, dtype = _with_cast(chain), next(d for d in _DTYPES if d == dtype_of(source))
+    chain, dtype = _with_cast(chain), next(d for d in DTYPES if d == dtype_of(source))
     unit = replace(unit, dtype=dtype, output=_output(chain, dtype))
     operands: dict[str, Operand] = {**found.operands, "input": source}
     replaced, kept = chain.vars, None
@@ -403,7 +346,7 @@ def _wide(graph: Graph, value: relax.Expr, reader: relax.Var) -> relax.Expr:
     cast = graph.call(value, "astype")
     if cast is None or not isinstance(value, relax.Var) or graph.only_reader(value) != reader:
         return value
-    known = isinstance(cast.args[0], relax.Var) and dtype_of(cast.args[0]) in _DTYPES
+    known = isinstance(cast.args[0], relax.Var) and dtype_of(cast.args[0]) in DTYPES
     return cast.args[0] if known else value
 
 
@@ -428,7 +371,7 @@ def _is_stored(chain: Chain, value: relax.Expr) -> bool:
 def _terms(chain: Chain, total: relax.Expr) -> tuple[relax.Expr, relax.Expr] | None:
     """Return the terms of a sum if both are in memory anyway: others are computed with the sum."""
     graph, call = chain.graph, chain.graph.call(total, "add")
-    if call is None or total in chain.taken or dtype_of(total) not in _DTYPES:
+    if call is None or total in chain.taken or dtype_of(total) not in DTYPES:
         return None
     found = []
     for term in call.args:
